@@ -30,7 +30,7 @@ PRIVATE_ATTRIBUTES = {
     "tests/coordinator/test_group_coordinator.py": 1,
     "tests/coordinator/test_pending_offsets.py": 1,
     "tests/coordinator/test_settings.py": 1,
-    "tests/coordinator/test_transcripts.py": 4,
+    "tests/coordinator/test_transcripts.py": 3,
     "tests/server/test_group_flush.py": 3,
     "tests/server/test_intervals.py": 3,
     "tests/server/test_produce_prefix.py": 1,

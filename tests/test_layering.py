@@ -44,11 +44,15 @@ MAY_IMPORT = {
 STORIES_MAY_IMPORT = {
     "coordinator.cluster": {"coordinator.security"},
     "coordinator.kraft": set(),
-    "coordinator.groups": {"coordinator.cluster"},
+    "coordinator.groups.epochs": {"coordinator.cluster", "coordinator.groups"},
+    "coordinator.groups": {"coordinator.cluster", "coordinator.groups.epochs"},
     "coordinator.replication": set(),
     "coordinator.security": {"coordinator.cluster"},
-    "coordinator.shares.groups": {"coordinator.cluster", "coordinator.groups", "coordinator.shares.state"},
-    "coordinator.streams": {"coordinator.cluster", "coordinator.groups"},
+    "coordinator.shares.groups": {
+        *("coordinator.cluster", "coordinator.groups", "coordinator.groups.epochs"),
+        "coordinator.shares.state",
+    },
+    "coordinator.streams": {"coordinator.cluster", "coordinator.groups", "coordinator.groups.epochs"},
     "coordinator.transactions": {"coordinator.cluster"},
     "server.network": set(),
     "server.metadata": set(),

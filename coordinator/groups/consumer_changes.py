@@ -1,10 +1,7 @@
-"""The records of a consumer group when a member joins, changes its subscription, moves on or leaves.
+"""The records of a consumer group when a member joins, changes its subscription, moves on or leaves: topics
+by pattern, static members that come back, and the assignors that members name.
 
-A `MemberChange` gathers the records of one command and their values; nothing is in the group
-before they are stored. So a refusal on the way leaves everything as it was. Each step reads the group as it
-is and the change as far as it has got, in the order in which Kafka writes the records.
-
-Source: GroupMetadataManager.java and TargetAssignmentBuilder.java of Kafka 4.3.
+Source: GroupMetadataManager.java of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -15,12 +12,12 @@ from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.groups.assignors import ASSIGNORS, AssignedMember, AssignmentSpec
 from odradek.coordinator.groups.consumer_group import (
     NO_METADATA,
+    NOTHING,
     ConsumerGroup,
     ConsumerMember,
-    current_assignment_value,
-    metadata_hash,
-    target_value,
 )
+from odradek.coordinator.groups.epochs.change import MemberChange
+from odradek.coordinator.groups.epochs.group import metadata_hash
 from odradek.coordinator.groups.group import GroupRecord
 from odradek.coordinator.groups.reconciliation import (
     Assignment,
@@ -31,69 +28,32 @@ from odradek.coordinator.groups.reconciliation import (
     without_topics,
 )
 from odradek.coordinator.groups.regular_expression import RegularExpression
+from odradek.coordinator.groups.subscriptions import add_to_count
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.group_records import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupRegularExpressionKey,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
 )
 
 
-class MemberChange:
-    """What one command changes: about the member `member_id`, who may be new, or come in the place of the
-    static member `replaces`."""
-
-    __slots__ = (
-        "assignment_epoch",
-        "before",
-        "current",
-        "current_before",
-        "group",
-        "group_epoch",
-        "has_looked",
-        "is_new",
-        "is_subscription_changed",
-        "member_id",
-        "metadata",
-        "records",
-        "replaces",
-        "target",
-        "wants_match",
-    )
+class ConsumerChange(MemberChange[ConsumerGroup]):
+    """A member that may also come in the place of the static member `replaced`."""
 
     def __init__(
-        self, group: ConsumerGroup, member: ConsumerMember | None, member_id: str, replaces: str | None = None
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember | None,
+        member_id: str,
+        replaced: ConsumerMember | None = None,
     ) -> None:
-        self.group = group
-        self.member_id = member_id
-        self.replaces = replaces
-        self.is_new = member is None
-        self.records: list[GroupRecord] = []
-        self.before = NO_METADATA if member is None else member.metadata
-        """The member as the group's counts have it."""
-        self.metadata = self.before
-        self.current = MemberAssignment() if member is None else member.current
-        self.target: Assignment = {} if member is None else group.target_of(member.member_id)
-        self.group_epoch = group.group_epoch
-        self.assignment_epoch = group.assignment_epoch
+        super().__init__(group, member if replaced is None else replaced, member_id)
+        self.replaced = replaced
         self.is_subscription_changed = False
         self.wants_match = False
         """The member has a regular expression that is new in the group."""
-        self.has_looked = False
-        """The group's topics have been looked at."""
-        if replaces is not None:
-            assert member is not None
-            self._replace(member)
-        self.current_before = self.current
-
-    # Steps, in the order in which they are taken
+        if replaced is not None:
+            self._replace(replaced)
 
     def subscribe(self, metadata: ConsumerGroupMemberMetadataValue) -> bool:
         """The member says this of itself now. True when that is reason for a new assignment.
@@ -101,55 +61,34 @@ class MemberChange:
         Topics by name are; a regular expression only where it has been resolved: else its topics will be.
         INVALID_REGULAR_EXPRESSION.
         """
-        if self.is_new or metadata != self.metadata:
-            key = ConsumerGroupMemberMetadataKey(group_id=self.group.group_id, member_id=self.member_id)
-            self.records.append((key, metadata))
-        are_names_changed = metadata.subscribed_topic_names != self.metadata.subscribed_topic_names
-        old, new = self.metadata.subscribed_topic_regex or "", metadata.subscribed_topic_regex or ""
-        self.metadata = metadata
+        known = self.metadata
+        self.update(metadata)
+        are_names_changed = metadata.subscribed_topic_names != known.subscribed_topic_names
+        old, new = known.subscribed_topic_regex or "", metadata.subscribed_topic_regex or ""
         self.is_subscription_changed = are_names_changed or old != new
         return are_names_changed if old == new else self._change_pattern(old, new) or are_names_changed
 
-    def look_at_topics(self, view: ClusterView, is_reason: bool) -> None:
-        """A new epoch of the group, if there `is_reason` for one or the topics have changed."""
+    def compare_subscribed_topics(self, view: ClusterView, is_reason: bool) -> None:
+        """A new epoch of the group, if there `is_reason` for one or the topics may have changed and have."""
         group = self.group
-        topics = group.subscriptions.topics_with(self.before, self.metadata)
-        found = metadata_hash(topics, view)
-        if is_reason or found != group.metadata_hash:
-            self.group_epoch += 1
-            self.records.append(epoch_record(group.group_id, self.group_epoch, found))
-        if group.has_partition_metadata:
-            self.records.append((ConsumerGroupPartitionMetadataKey(group_id=group.group_id), None))
-        self.has_looked = True
+        if is_reason or group.topics_may_have_changed:
+            topics = group.subscriptions.topics_with(self.before, self.metadata)
+            self.compare_topics(topics, view, is_reason)
+            if group.has_partition_metadata:
+                self.records.append((ConsumerGroupPartitionMetadataKey(group_id=group.group_id), None))
 
-    def assign(self, view: ClusterView, assignors: Sequence[str], now_ms: int) -> None:
-        """A target for every member, for the group's epoch."""
-        group, group_id = self.group, self.group.group_id
-        name = preferred_assignor(group, assignors, self.before, self.metadata)
+    def targets(self, view: ClusterView, assignors: Sequence[str]) -> dict[str, Assignment]:
+        """A target for every member, by the assignor that most of them name."""
         spec = self._spec(view)
-        assignments = ASSIGNORS[name](spec)
-        for member_id in spec.members:
-            target = assignments.get(member_id, {})
-            known = group.target.get(member_id)
-            if known is not target and known != target:
-                key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-                self.records.append((key, target_value(target)))
-        self.target = assignments.get(self.member_id, {})
-        self.assignment_epoch = self.group_epoch
-        self.records.append(
-            (
-                ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
-                ConsumerGroupTargetAssignmentMetadataValue(
-                    assignment_epoch=self.group_epoch, assignment_timestamp=now_ms
-                ),
-            )
-        )
+        assignments = ASSIGNORS[preferred_assignor(self.group, assignors, self.before, self.metadata)](spec)
+        return {member_id: assignments.get(member_id, NOTHING) for member_id in spec.members}
 
-    def reconcile(self, view: ClusterView, owned: OwnedPartitions | None) -> None:
-        """The member's next step towards its target. FENCED_MEMBER_EPOCH."""
-        current, epoch = self.current, self.assignment_epoch
+    def next_step(self, view: ClusterView, owned: OwnedPartitions | None) -> MemberAssignment:
+        """What the member has next on its way to its target. FENCED_MEMBER_EPOCH."""
+        current: MemberAssignment = self.current
+        epoch = self.assignment_epoch
         if current.is_reconciled_to(epoch) and not self.is_subscription_changed:
-            return
+            return current
         if current.state is MemberState.UNKNOWN and (owned is None or owned):
             raise KafkaError(
                 ErrorCode.FENCED_MEMBER_EPOCH,
@@ -162,26 +101,22 @@ class MemberChange:
         }
         step = reconcile(current, target, epoch, self.group.owner_epoch_of, owned)
         if step is current and self.is_subscription_changed:
-            step = without_topics(current, subscribed, owned)
-        if step is not current:
-            self.current = step
-            self.records.append(current_record(self.group.group_id, self.member_id, step))
+            return without_topics(current, subscribed, owned)
+        return step
 
     # Inside
 
     def _replace(self, old: ConsumerMember) -> None:
         """A static member is back under a new id: it gets the place of the old one as it is."""
-        group_id, member_id = self.group.group_id, self.member_id
+        group_id, member_id, records = self.group.group_id, self.member_id, self.group.records
         current = old.current
         self.current = MemberAssignment(current.state, 0, 0, current.assigned, current.revoking)
-        self.records += tombstones_of(group_id, old.member_id)
+        self.current_before = self.current
         self.records += [
-            (ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), old.metadata),
-            (
-                ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
-                target_value(self.target),
-            ),
-            current_record(group_id, member_id, self.current),
+            *records.tombstones(group_id, old.member_id),
+            records.member(group_id, member_id, old.metadata),
+            records.target(group_id, member_id, self.target),
+            records.current(group_id, member_id, self.current),
         ]
 
     def _change_pattern(self, old: str, new: str) -> bool:
@@ -201,8 +136,8 @@ class MemberChange:
         ids_of: dict[tuple[int, str | None], frozenset[bytes]] = {}
         """By the list of names (those who subscribe to the same have the same one) and the pattern."""
         metadata_of = {member_id: member.metadata for member_id, member in group.members.items()}
-        if self.replaces is not None:
-            del metadata_of[self.replaces]
+        if self.replaced is not None:
+            del metadata_of[self.replaced.member_id]
         metadata_of[self.member_id] = self.metadata
         members: dict[str, AssignedMember] = {}
         for member_id, metadata in metadata_of.items():
@@ -219,25 +154,23 @@ class MemberChange:
         return AssignmentSpec(members, counts)
 
 
-def removal_of(
+def records_without(
     group: ConsumerGroup, members: Sequence[ConsumerMember], view: ClusterView
 ) -> list[GroupRecord]:
-    """The records that take members out."""
-    group_id = group.group_id
-    records: list[GroupRecord] = []
+    """The records of a group that loses these members, after their own."""
     removed: dict[str, int] = {}
     for member in members:
-        records += tombstones_of(group_id, member.member_id)
         if member.pattern:
-            removed[member.pattern] = removed.get(member.pattern, 0) + 1
-    records += [
-        pattern_tombstone(group_id, pattern)
-        for pattern, count in removed.items()
-        if group.subscriptions.count_of(pattern) == count
-    ]
+            add_to_count(removed, member.pattern, 1)
     topics = group.subscriptions.topics_without(member.metadata for member in members)
-    records.append(epoch_record(group_id, group.group_epoch + 1, metadata_hash(topics, view)))
-    return records
+    return [
+        *(
+            pattern_tombstone(group.group_id, pattern)
+            for pattern, count in removed.items()
+            if group.subscriptions.count_of(pattern) == count
+        ),
+        group.records.epoch(group.group_id, group.group_epoch + 1, metadata_hash(topics, view)),
+    ]
 
 
 def preferred_assignor(
@@ -265,25 +198,6 @@ def topic_ids(
     return frozenset(
         topics[name].topic_id for name in group.subscriptions.topics_of(metadata) if name in topics
     )
-
-
-def epoch_record(group_id: str, epoch: int, found: int) -> GroupRecord:
-    value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=found)
-    return ConsumerGroupMetadataKey(group_id=group_id), value
-
-
-def current_record(group_id: str, member_id: str, current: MemberAssignment) -> GroupRecord:
-    key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
-    return key, current_assignment_value(current)
-
-
-def tombstones_of(group_id: str, member_id: str) -> list[GroupRecord]:
-    """Of a member; what refers to something goes before it."""
-    return [
-        (ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
-        (ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
-        (ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
-    ]
 
 
 def pattern_tombstone(group_id: str, pattern: str) -> GroupRecord:

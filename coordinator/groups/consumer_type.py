@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from odradek.coordinator.groups.classic_membership import Membership
 from odradek.coordinator.groups.commands import TopicsMatched
-from odradek.coordinator.groups.consumer_group import ConsumerGroup
 from odradek.coordinator.groups.consumer_membership import TIMERS, ConsumerMembership
 from odradek.coordinator.groups.group import CLASSIC, CONSUMER
 from odradek.coordinator.groups.group_type import GroupHandlers, GroupType, MachineParts
@@ -24,13 +23,12 @@ from odradek.wire.messages.sync_group import SyncGroupRequest
 def _start(parts: MachineParts) -> GroupHandlers:
     classic = parts.memberships[CLASSIC]
     assert isinstance(classic, Membership)
-    groups, settings, topics, store = parts.groups, parts.settings, parts.topics, parts.store
-    consumers = ConsumerMembership(groups, settings, parts.new_member_id, topics, store)
-    migration = Migration(groups, settings, parts.new_member_id, topics, store, classic, consumers)
+    consumers = ConsumerMembership(parts)
+    migration = Migration(parts, classic, consumers)
     consumers.migration = migration
     return GroupHandlers(
         membership=consumers,
-        new_group=lambda group_id: ConsumerGroup(group_id, topics),
+        new_group=consumers.new_group,
         commands={
             ConsumerGroupHeartbeatRequest: consumers.heartbeat,
             ConsumerGroupDescribeRequest: consumers.describe,

@@ -19,7 +19,8 @@ from odradek.coordinator.groups.classic_group import (
     Member,
     OfferedProtocol,
 )
-from odradek.coordinator.groups.consumer_group import current_assignment_value, metadata_hash, target_value
+from odradek.coordinator.groups.consumer_group import ConsumerGroup
+from odradek.coordinator.groups.epochs.group import metadata_hash
 from odradek.coordinator.groups.group import GroupRecord
 from odradek.coordinator.groups.reconciliation import Assignment, MemberAssignment, MemberState
 from odradek.wire.errors import MalformedMessage
@@ -32,14 +33,7 @@ from odradek.wire.messages.consumer_protocol import (
 from odradek.wire.messages.group_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
 )
 
 _VERSION = struct.Struct(">h")
@@ -92,35 +86,18 @@ def as_consumer_group(group: ClassicGroup, view: ClusterView) -> list[GroupRecor
     for member_id, partitions in owned.items():
         _add_free(assigned[member_id], partitions, taken, view)
     names = {name for value in metadata.values() for name in value.subscribed_topic_names}
-    records: list[GroupRecord] = [(key, None) for key in group.keys()]  # noqa: SIM118
-    records += [
-        (ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
-        for member_id, value in metadata.items()
+    consumer = ConsumerGroup.records
+    return [
+        *((key, None) for key in group.keys()),  # noqa: SIM118
+        *(consumer.member(group_id, member_id, value) for member_id, value in metadata.items()),
+        consumer.epoch(group_id, epoch, metadata_hash(names, view)),
+        *(consumer.target(group_id, member_id, target) for member_id, target in assigned.items()),
+        consumer.target_epoch(group_id, epoch),
+        *(
+            consumer.current(group_id, member_id, _settled(target, epoch))
+            for member_id, target in assigned.items()
+        ),
     ]
-    records.append(
-        (
-            ConsumerGroupMetadataKey(group_id=group_id),
-            ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash(names, view)),
-        )
-    )
-    records += [
-        (ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), target_value(target))
-        for member_id, target in assigned.items()
-    ]
-    records.append(
-        (
-            ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
-            ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch),
-        )
-    )
-    records += [
-        (
-            ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id),
-            current_assignment_value(_settled(target, epoch)),
-        )
-        for member_id, target in assigned.items()
-    ]
-    return records
 
 
 def _metadata_of(

@@ -18,9 +18,8 @@ classicGroupJoinToConsumerGroup, consumerGroupFenceMembers and what they call).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 
-from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import CancelTimer, Effect, Reply, SetTimer
 from odradek.coordinator.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from odradek.coordinator.groups.classic_members import refused_join
@@ -35,14 +34,13 @@ from odradek.coordinator.groups.classic_membership import (
     offered_protocols,
     rebalance_timeout_ms,
 )
-from odradek.coordinator.groups.consumer_changes import MemberChange
+from odradek.coordinator.groups.consumer_changes import ConsumerChange
 from odradek.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
 from odradek.coordinator.groups.consumer_membership import (
     CLASSIC_JOIN,
     ConsumerMembership,
     classic_join_key,
     classic_sync_key,
-    may_assign,
 )
 from odradek.coordinator.groups.conversion import (
     CannotConvert,
@@ -53,10 +51,10 @@ from odradek.coordinator.groups.conversion import (
     classic_metadata,
     owned_partitions,
 )
-from odradek.coordinator.groups.group import Group, GroupRecord, Store
+from odradek.coordinator.groups.group import GroupRecord
+from odradek.coordinator.groups.group_type import MachineParts
 from odradek.coordinator.groups.reconciliation import Assignment, MemberState
 from odradek.coordinator.groups.record_codec import fits_record
-from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
 from odradek.wire.messages.group_records import (
@@ -78,26 +76,14 @@ MIXED = UPGRADE | DOWNGRADE
 
 class Migration:
     """The classic protocol for groups of any type, and the changes of type of groups that have members. Each
-    method adds its effects to `out`.
+    method adds its effects to `out`."""
 
-    `new_member_id` makes an id for a member that has none; `topics` gives the newest view of the cluster.
-    """
-
-    def __init__(
-        self,
-        groups: dict[str, Group],
-        settings: GroupSettings,
-        new_member_id: Callable[[], str],
-        topics: Callable[[], ClusterView],
-        store: Store,
-        classic: Membership,
-        consumers: ConsumerMembership,
-    ) -> None:
-        self._groups = groups
-        self._settings = settings
-        self._new_member_id = new_member_id
-        self._topics = topics
-        self._store = store
+    def __init__(self, parts: MachineParts, classic: Membership, consumers: ConsumerMembership) -> None:
+        self._groups = parts.groups
+        self._settings = parts.settings
+        self._new_member_id = parts.new_member_id
+        self._topics = parts.topics
+        self._store = parts.store
         self._classic = classic
         self._consumers = consumers
 
@@ -146,14 +132,14 @@ class Migration:
         if owner is not None and self._may_downgrade(group, [owner], 1):
             return self._join_as_classic_group(group, owner, member_id, asked, subscription, now_ms, out)
         if owner is not None and not request.member_id:
-            change = MemberChange(group, owner, member_id, owner.member_id)
+            change = ConsumerChange(group, None, member_id, owner)
         else:
-            change = MemberChange(group, group.members.get(member_id), member_id)
+            change = ConsumerChange(group, group.members.get(member_id), member_id)
         return self._join_consumers(change, asked, subscription, now_ms, out)
 
     def _join_consumers(
         self,
-        change: MemberChange,
+        change: ConsumerChange,
         asked: AskedJoin,
         subscription: ConsumerProtocolSubscription,
         now_ms: int,
@@ -161,21 +147,14 @@ class Migration:
     ) -> JoinGroupResponse:
         """As the heartbeat of a member of the consumer protocol, for a classic member."""
         group, view = change.group, self._topics()
-        config = self._settings.of_group(group.group_id)
-        replaced = None if change.replaces is None else group.members[change.replaces]
         is_reason = change.subscribe(_metadata(change.metadata, asked, subscription))
-        if is_reason or group.is_to_look:
-            change.look_at_topics(view, is_reason)
-        if change.group_epoch > change.assignment_epoch and may_assign(group, config, now_ms):
-            change.assign(view, self._settings.group_consumer_assignors, now_ms)
-        change.reconcile(view, owned_partitions(subscription, view))
-        if change.records and not self._store(group.group_id, change.records, now_ms, out):
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        change.compare_subscribed_topics(view, is_reason)
+        self._consumers.advance(change, owned_partitions(subscription, view), now_ms, out)
         member = group.members[change.member_id]
-        if change.has_looked:
-            group.is_to_look = False
-        if replaced is not None:
-            self._consumers.cancel_timers(group, replaced, out)
+        if change.topics_compared:
+            group.topics_may_have_changed = False
+        if change.replaced is not None:
+            self._consumers.cancel_timers(group, change.replaced, out)
         # It has to join in time instead.
         self._consumers.timers.stop_revocation(group.group_id, member, out)
         self._cancel_join_timer(group, member, out)
@@ -293,9 +272,8 @@ class Migration:
         for ever.) False where the join would be refused: for a group that is older than the policy."""
         if group.classic_member_count < len(group.members) or not self._may_mix():
             return False
-        return group.is_to_look or (
-            group.group_epoch > group.assignment_epoch
-            and may_assign(group, self._settings.of_group(group.group_id), now_ms)
+        return group.topics_may_have_changed or (
+            group.group_epoch > group.assignment_epoch and self._consumers.may_assign(group, now_ms)
         )
 
     def _require_join(

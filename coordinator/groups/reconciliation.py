@@ -45,6 +45,10 @@ class MemberAssignment:
     revoking: AssignmentEpochs = field(default_factory=dict)
     """Partitions that it has to give up and may still use."""
 
+    @property
+    def is_revoking(self) -> bool:
+        return self.state is MemberState.UNREVOKED_PARTITIONS
+
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 

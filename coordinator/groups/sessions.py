@@ -9,7 +9,7 @@ restart; then all of it begins again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from odradek.coordinator.effects import CancelTimer, Effect, SetTimer
 
@@ -22,6 +22,8 @@ class Session:
     """When the session's timer will ring; heartbeats move only the deadline."""
     revoking_epoch: int | None = None
     """The epoch that the member has to leave in time, by giving something up: it has a timer for that."""
+    quick_response: Any = None
+    """The response to the last heartbeat that changed nothing; it is given out again, and not changed."""
 
 
 class _Member(Protocol):

@@ -10,12 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from odradek.config.options import GROUP_OPTIONS, own_group_value
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 CACHED_CONFIGS_MAX = 10_000
+
+
+class Intervals(NamedTuple):
+    """The settings of a group with epochs that say when something has to happen."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,15 @@ class GroupConfig:
     share_delivery_count_limit: int
     share_partition_max_record_locks: int
     share_renew_acknowledge_enable: bool
+    intervals: Mapping[str, Intervals] = field(init=False, repr=False, compare=False)
+    """By type of group: the same settings by names that all three types have."""
+
+    def __post_init__(self) -> None:
+        intervals = {
+            kind: Intervals(*(getattr(self, f"{kind}_{name}") for name in Intervals._fields))
+            for kind in ("consumer", "streams", "share")
+        }
+        object.__setattr__(self, "intervals", intervals)
 
 
 @dataclass(slots=True)

@@ -1,37 +1,27 @@
-"""The members of a streams group and their tasks (KIP-1071): heartbeats, time-outs, the description.
+"""Streams groups as groups with epochs (KIP-1071): their members have tasks of a topology.
 
-The rules are those of Kafka's GroupMetadataManager.java (streams groups), release 4.3. A heartbeat goes
-through five steps: the member as it now is; the topology, which the first member brings; its comparison with
-the existing topics, which finds the topics to create; the target assignment, where members, topology, topics
-or settings have changed; and the member's next step towards it. All changes are written as one batch.
-
-No ticket waits: every heartbeat is answered at once. As in Kafka 4.3 there are no static members, no
+The first member brings the topology. A heartbeat compares it with the existing topics, which finds the topics
+to create; and a member moves by tasks (`reconciliation.py`). As in Kafka 4.3 there are no static members, no
 patterns of source topics, no warm-up tasks, and a topology does not change while its group exists.
+
+Source: GroupMetadataManager.java of Kafka 4.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from odradek.coordinator.asked import Asked, Client
 from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.cluster.view import ClusterView
-from odradek.coordinator.effects import Effect, Reply, SetTimer
-from odradek.coordinator.groups.consumer_group import metadata_hash
-from odradek.coordinator.groups.group import (
-    CLASSIC,
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_FOR_A_WHILE_EPOCH,
-    Group,
-    GroupRecord,
-    Store,
-)
+from odradek.coordinator.effects import Effect, SetTimer
+from odradek.coordinator.groups.epochs.change import MemberChange, target_records
+from odradek.coordinator.groups.epochs.group import metadata_hash
+from odradek.coordinator.groups.epochs.membership import EpochMembership, Messages
+from odradek.coordinator.groups.group import JOIN_EPOCH, STREAMS, GroupRecord
 from odradek.coordinator.groups.record_codec import fits_record
-from odradek.coordinator.groups.sessions import MemberTimers
-from odradek.coordinator.groups.settings import GroupSettings
 from odradek.coordinator.streams.assignor import (
     AssignableSubtopology,
     TaskAssignment,
@@ -45,14 +35,10 @@ from odradek.coordinator.streams.group import (
     NO_TOPOLOGY_EPOCH,
     StreamsGroup,
     StreamsMember,
-    current_tasks_value,
-    group_value,
     listed_tasks,
-    new_member_metadata,
-    target_value,
     tasks_of,
 )
-from odradek.coordinator.streams.reconciliation import HeldTasks, MemberState, MemberTasks, reconcile
+from odradek.coordinator.streams.reconciliation import HeldTasks, MemberTasks, reconcile
 from odradek.coordinator.streams.topology import (
     ConfiguredTopology,
     StatusCode,
@@ -68,18 +54,11 @@ from odradek.wire.messages import streams_group_heartbeat as heartbeat
 from odradek.wire.messages.group_records import (
     Endpoint,
     KeyValue,
-    StreamsGroupCurrentMemberAssignmentKey,
-    StreamsGroupMemberMetadataKey,
     StreamsGroupMemberMetadataValue,
-    StreamsGroupMetadataKey,
-    StreamsGroupTargetAssignmentMemberKey,
-    StreamsGroupTargetAssignmentMetadataKey,
-    StreamsGroupTargetAssignmentMetadataValue,
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
 )
 from odradek.wire.messages.streams_group_describe import (
-    StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
 from odradek.wire.messages.streams_group_heartbeat import (
@@ -106,8 +85,14 @@ class StreamsGroupHeartbeatResult(NamedTuple):
     """By name: internal topics that the application lacks."""
 
 
+def heartbeat_result(
+    topics: Mapping[str, NewTopic] = NO_TOPICS, **fields: Any
+) -> StreamsGroupHeartbeatResult:
+    return StreamsGroupHeartbeatResult(StreamsGroupHeartbeatResponse(**fields), topics)
+
+
 def refused_heartbeat(code: ErrorCode, message: str | None = None) -> StreamsGroupHeartbeatResult:
-    return StreamsGroupHeartbeatResult(StreamsGroupHeartbeatResponse(error_code=code, error_message=message))
+    return heartbeat_result(error_code=code, error_message=message)
 
 
 AskedHeartbeat = Asked[StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResult]
@@ -117,167 +102,87 @@ def delay_key(group_id: str) -> tuple[str, str]:
     return (DELAY, group_id)
 
 
-@dataclass(slots=True)
-class _Step:
-    """What becomes of a group by one heartbeat, until it is written."""
-
-    group: StreamsGroup
-    """As it was before; a new one is in no machine yet."""
-    request: StreamsGroupHeartbeatRequest
-    owned: TaskAssignment | None
-    """The tasks that the member has; None: as before."""
-    now_ms: int
-    records: list[GroupRecord]
-    statuses: list[Status]
-    metadata: StreamsGroupMemberMetadataValue
-    """Of the member, as it now is."""
+class StreamsChange(MemberChange[StreamsGroup]):
     configured: ConfiguredTopology
-    group_epoch: int
+    delayed_until_ms: int | None
+    """Until when a new group waits for more members; None: it does not."""
+    statuses: list[Status]
 
 
-class StreamsMembership:
+class StreamsMembership(EpochMembership[StreamsGroup, StreamsMember, StreamsChange]):
     """The streams protocol over the groups of one machine. Each method adds its effects to `out`."""
 
-    def __init__(
-        self,
-        groups: dict[str, Group],
-        settings: GroupSettings,
-        topics: Callable[[], ClusterView],
-        store: Store,
-    ) -> None:
-        self._groups = groups
-        self._settings = settings
-        self._topics = topics
-        self._store = store
-        self._timers = MemberTimers(SESSION, REBALANCE)
+    kind = STREAMS
+    group_class = StreamsGroup
+    change_class = StreamsChange
+    messages = Messages(heartbeat_result, StreamsGroupDescribeResponse, describe.DescribedGroup)
+    session, rebalance = SESSION, REBALANCE
+
+    # Checks
+
+    def _max_size(self) -> int:
+        return self._settings.group_streams_max_size
+
+    def _existing(self, group_id: str, noun: str = "Streams group") -> StreamsGroup:
+        return super()._existing(group_id, noun)
+
+    def _check_admission(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> None:
+        if request.member_epoch == JOIN_EPOCH:
+            self._check_size(group)
+        _refuse_static(request)
+
+    def _member_of(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
+        _refuse_static(request)
+        return super()._member_of(group, request)
+
+    def _owned(self, request: StreamsGroupHeartbeatRequest) -> TaskAssignment | None:
+        """The tasks that the member has; None: as before."""
+        active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
+        if active is None or standby is None or warmup is None:
+            return None
+        return TaskAssignment(tasks_of(active), tasks_of(standby), tasks_of(warmup))
+
+    def _has_no_more(self, current: MemberTasks, owned: TaskAssignment | None) -> bool:
+        return owned is not None and all(
+            partition in has.get(subtopology_id, ())
+            for tasks, has in _by_role(owned, current.assigned)
+            for subtopology_id, partitions in tasks.items()
+            for partition in partitions
+        )
 
     # Heartbeat
 
-    def heartbeat(self, asked: AskedHeartbeat, now_ms: int, out: list[Effect]) -> None:
-        """GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
-        STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST, UNKNOWN_SERVER_ERROR."""
-        try:
-            if asked.request.member_epoch in (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH):
-                result = self._leave(asked.request, now_ms, out)
-            else:
-                result = self._stay(asked, now_ms, out)
-        except KafkaError as error:
-            result = refused_heartbeat(error.code, error.own_message)
-        out.append(Reply(asked.ticket, result))
-
-    def _leave(
-        self, request: StreamsGroupHeartbeatRequest, now_ms: int, out: list[Effect]
-    ) -> StreamsGroupHeartbeatResult:
-        group = self._existing(request.group_id)
-        if request.instance_id is not None:
-            raise _no_static_members()
-        member = _member_of(group, request.member_id)
-        if request.shutdown_application:
-            group.shutdown_by = group.shutdown_by or request.member_id
-        self._remove(group, member, now_ms, out)
-        response = StreamsGroupHeartbeatResponse(
-            error_code=NONE, member_id=request.member_id, member_epoch=request.member_epoch, status=[]
-        )
-        return StreamsGroupHeartbeatResult(response)
-
-    def _stay(self, asked: AskedHeartbeat, now_ms: int, out: list[Effect]) -> StreamsGroupHeartbeatResult:
-        request = asked.request
-        joins = request.member_epoch == JOIN_EPOCH
-        records: list[GroupRecord] = []
-        group = self._to_join(request.group_id, records) if joins else self._existing(request.group_id)
-        if request.instance_id is not None:
-            raise _no_static_members()
-        owned, member = _owned(request), group.members.get(request.member_id)
-        if not joins:
-            member = _member_of(group, request.member_id)
-            _check_epoch(member, request.member_epoch, owned)
-        tasks = MemberTasks() if member is None else member.tasks
-
-        step = self._next_of(group, member, asked, owned, records, now_ms)
-        target_epoch, target, delays_until_ms = self._target(step)
-        new_tasks = reconcile(tasks, target, target_epoch, group.owners, step.metadata.process_id, owned)
-        if new_tasks != tasks:
-            key = StreamsGroupCurrentMemberAssignmentKey(group_id=group.group_id, member_id=request.member_id)
-            step.records.append((key, current_tasks_value(new_tasks)))
-        if not self._store(group.group_id, step.records, now_ms, out):
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The group has become too large.")
-
-        stored = self._groups[group.group_id]
-        assert isinstance(stored, StreamsGroup)
-        self._settle(stored, step, delays_until_ms, tasks, now_ms, out)
-        return self._result(stored, step, tasks)
-
-    def _to_join(self, group_id: str, records: list[GroupRecord]) -> StreamsGroup:
-        """The group of a member that joins; a new one where there is none, or an empty one of the classic
-        protocol."""
-        group = self._groups.get(group_id)
-        if group is not None and group.group_type == CLASSIC and group.is_empty:
-            keys = group.keys()
-            records += [(key, None) for key in keys]
-            group = None
-        if group is None:
-            return StreamsGroup(group_id)
-        group = _as_streams_group(group)
-        limit = self._settings.group_streams_max_size
-        if len(group.members) >= limit:
-            raise KafkaError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED, f"The streams group has its maximum of {limit} members."
-            )
-        return group
-
-    def _existing(self, group_id: str) -> StreamsGroup:
-        group = self._groups.get(group_id)
-        if group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
-        return _as_streams_group(group)
-
-    def _next_of(
-        self,
-        group: StreamsGroup,
-        member: StreamsMember | None,
-        asked: AskedHeartbeat,
-        owned: TaskAssignment | None,
-        records: list[GroupRecord],
-        now_ms: int,
-    ) -> _Step:
+    def _update(self, change: StreamsChange, asked: AskedHeartbeat, owned: TaskAssignment | None) -> None:
         """The member, the topology and the topics as they now are, and what follows for the group's epoch."""
-        request, client = asked.request, asked.client
-        metadata = _updated(new_member_metadata() if member is None else member.metadata, request, client)
-        has_changed = member is None or metadata != member.metadata
+        group, request = change.group, asked.request
+        has_changed = change.update(_updated(change.metadata, request, asked.client))
         if has_changed:
-            _check_texts(request, client)
-            key = StreamsGroupMemberMetadataKey(group_id=group.group_id, member_id=request.member_id)
-            records.append((key, metadata))
-        topology = _topology_of(group, request.topology, records)
-        statuses: list[Status] = []
-        if group.topology is not None and metadata.topology_epoch < group.topology.epoch:
-            statuses.append(_stale(metadata.topology_epoch, group.topology.epoch))
-
-        configured, topics_hash = self._configured(group, topology)
-        has_changed = has_changed or topics_hash != group.metadata_hash
+            _check_texts(request, asked.client)
+        topology = _topology_of(group, request.topology, change.records)
+        change.statuses = []
+        if group.topology is not None and change.metadata.topology_epoch < group.topology.epoch:
+            change.statuses.append(_stale(change.metadata.topology_epoch, group.topology.epoch))
+        configured, topics_hash = change.configured, _ = self._configured(group, topology)
+        change.topics_compared = True
         validated_epoch = NO_TOPOLOGY_EPOCH
         if configured.is_ready:
             validated_epoch = topology.epoch
             _check_tasks(configured, owned)
         configs = self._assignment_configs(group.group_id)
-        has_changed = (
+        if (
             has_changed
+            or topics_hash != group.metadata_hash
             or validated_epoch != group.validated_topology_epoch
             or configs != group.assignment_configs
-        )
-        group_epoch = group.group_epoch
-        if has_changed:
-            group_epoch += 1
-            value = group_value(group_epoch, topics_hash, validated_epoch, configs)
-            records.append((StreamsGroupMetadataKey(group_id=group.group_id), value))
-        return _Step(group, request, owned, now_ms, records, statuses, metadata, configured, group_epoch)
+        ):
+            change.raise_epoch(topics_hash, **_validated(validated_epoch, configs))
 
     def _configured(
         self, group: StreamsGroup, topology: StreamsGroupTopologyValue
     ) -> tuple[ConfiguredTopology, int]:
         """The topology compared with the present topics, and their hash."""
         configured = group.configured
-        if configured is not None and not group.is_to_look:
+        if configured is not None and not group.topics_may_have_changed:
             return configured, group.metadata_hash
         view = self._topics()
         topics_hash = metadata_hash(required_topics(topology), view)
@@ -288,42 +193,37 @@ class StreamsMembership:
     def _assignment_configs(self, group_id: str) -> dict[str, str]:
         return {STANDBY_REPLICAS: str(self._settings.of_group(group_id).streams_num_standby_replicas)}
 
-    # Target assignment
+    def _is_assignment_due(self, change: StreamsChange, now_ms: int) -> bool:
+        group = change.group
+        delay_ms = self._settings.of_group(group.group_id).streams_initial_rebalance_delay_ms
+        change.delayed_until_ms = group.delayed_until_ms
+        if change.delayed_until_ms is None and group.is_empty and delay_ms:
+            change.delayed_until_ms = now_ms + delay_ms
+        if change.delayed_until_ms is not None:
+            change.statuses.append(_delayed("initial rebalance delay"))
+            change.target = NO_TARGET
+            return False
+        is_due = super()._is_assignment_due(change, now_ms)
+        if not is_due and change.group_epoch > change.assignment_epoch:
+            change.statuses.append(_delayed("assignment interval"))
+        return is_due
 
-    def _target(self, step: _Step) -> tuple[int, TaskAssignment, int | None]:
-        """Epoch and target assignment of the member, computed again where the group has changed; until
-        when a new group waits for more members (None: it does not)."""
-        group, member_id, now_ms = step.group, step.request.member_id, step.now_ms
-        config = self._settings.of_group(group.group_id)
-        delayed_until_ms = group.delayed_until_ms
-        if delayed_until_ms is None and group.is_empty and config.streams_initial_rebalance_delay_ms:
-            delayed_until_ms = now_ms + config.streams_initial_rebalance_delay_ms
-        if delayed_until_ms is not None:
-            step.statuses.append(_delayed("initial rebalance delay"))
-            return group.assignment_epoch, NO_TARGET, delayed_until_ms
-        if group.assignment_epoch >= step.group_epoch:
-            return group.assignment_epoch, group.target_of(member_id), None
-        if group.assigned_at_ms and now_ms < group.assigned_at_ms + config.streams_assignment_interval_ms:
-            step.statuses.append(_delayed("assignment interval"))
-            return group.assignment_epoch, group.target_of(member_id), None
-        metadata = {member.member_id: member.metadata for member in group.members.values()}
-        metadata[member_id] = step.metadata
-        targets = self._assign(group, metadata, step.configured, step.group_epoch, now_ms, step.records)
-        return step.group_epoch, targets[member_id], None
+    def _targets(self, change: StreamsChange) -> Mapping[str, TaskAssignment]:
+        members = {member.member_id: member.metadata for member in change.group.members.values()}
+        members[change.member_id] = change.metadata
+        return self._assign(change.group, members, change.configured)
 
     def _assign(
         self,
         group: StreamsGroup,
-        members: dict[str, StreamsGroupMemberMetadataValue],
+        members: Mapping[str, StreamsGroupMemberMetadataValue],
         configured: ConfiguredTopology,
-        epoch: int,
-        now_ms: int,
-        records: list[GroupRecord],
-    ) -> dict[str, TaskAssignment]:
-        """A target assignment for these members; adds the records of what is new in it."""
-        group_id = group.group_id
-        if configured.is_ready and configured.subtopologies is not None:
-            spec = TaskSpec(
+    ) -> Mapping[str, TaskAssignment]:
+        """A target assignment for these members."""
+        if not configured.is_ready or configured.subtopologies is None:
+            return dict.fromkeys(members, NO_TARGET)
+        return assign_tasks(
+            TaskSpec(
                 {
                     member_id: _assigned_member(metadata, group.target_of(member_id))
                     for member_id, metadata in members.items()
@@ -332,77 +232,66 @@ class StreamsMembership:
                     subtopology_id: AssignableSubtopology(subtopology.task_count, subtopology.is_stateful)
                     for subtopology_id, subtopology in configured.subtopologies.items()
                 },
-                self._settings.of_group(group_id).streams_num_standby_replicas,
+                self._settings.of_group(group.group_id).streams_num_standby_replicas,
             )
-            targets = assign_tasks(spec)
-        else:
-            targets = dict.fromkeys(members, NO_TARGET)
-        for member_id, target in targets.items():
-            member = group.members.get(member_id)
-            if member is None or member.target != target:
-                key = StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-                records.append((key, target_value(target)))
-        made = StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
-        records.append((StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), made))
-        return targets
+        )
 
-    # After the records are written
+    def _next_step(self, change: StreamsChange, owned: TaskAssignment | None) -> MemberTasks:
+        process_id = change.metadata.process_id
+        owners, epoch = change.group.owners, change.assignment_epoch
+        return reconcile(change.current, change.target, epoch, owners, process_id, owned)
 
     def _settle(
         self,
+        change: StreamsChange,
         group: StreamsGroup,
-        step: _Step,
-        delayed_until_ms: int | None,
-        before: MemberTasks,
+        member: StreamsMember,
+        asked: AskedHeartbeat,
         now_ms: int,
         out: list[Effect],
     ) -> None:
-        """Take over what is in no record, and set the timers."""
-        group.configured = step.configured
-        group.is_to_look = False
-        if delayed_until_ms is not None and group.delayed_until_ms is None:
-            group.delayed_until_ms = delayed_until_ms
-            out.append(SetTimer(delay_key(group.group_id), delayed_until_ms))
-        member = group.members[step.request.member_id]
-        if member.tasks != before:
-            self._follow_revocation(group, member, now_ms, out)
-        self._extend_session(group, member, now_ms, out)
-        if step.request.shutdown_application:
+        group.configured = change.configured
+        if change.delayed_until_ms is not None and group.delayed_until_ms is None:
+            group.delayed_until_ms = change.delayed_until_ms
+            out.append(SetTimer(delay_key(group.group_id), change.delayed_until_ms))
+        super()._settle(change, group, member, asked, now_ms, out)
+        if asked.request.shutdown_application:
             group.shutdown_by = group.shutdown_by or member.member_id
 
-    def _result(self, group: StreamsGroup, step: _Step, before: MemberTasks) -> StreamsGroupHeartbeatResult:
-        request, configured = step.request, step.configured
-        member = group.members[request.member_id]
-        assignment, has_changed = None, member.tasks.assigned != before.assigned
-        if request.member_epoch == JOIN_EPOCH or has_changed:
-            assignment = member.tasks.assigned.without_epochs()
+    def _response(
+        self,
+        change: StreamsChange,
+        group: StreamsGroup,
+        asked: AskedHeartbeat,
+        owned: TaskAssignment | None,
+    ) -> StreamsGroupHeartbeatResult:
+        request, current, configured = asked.request, change.current, change.configured
+        assignment = None
+        if request.member_epoch == JOIN_EPOCH or current.assigned != change.current_before.assigned:
+            assignment = current.assigned.without_epochs()
             # A new group begins with the settings of this request.
-            if member.metadata.user_endpoint is not None and group is step.group:
+            if change.metadata.user_endpoint is not None and group is change.group:
                 group.endpoint_epoch += 1
-        elif step.owned is not None and not _has_all(step.owned, member.tasks.assigned):
+        elif owned is not None and not _has_all(owned, current.assigned):
             # The response that had it was lost. (In Kafka 4.3 no member runs them until something changes.)
-            assignment = member.tasks.assigned.without_epochs()
-        statuses = step.statuses
+            assignment = current.assigned.without_epochs()
+        statuses = change.statuses
         if configured.problem is not None:
             statuses.append(configured.problem)
         if group.shutdown_by is not None:
             statuses.append(_shutdown(group.shutdown_by))
-        response = StreamsGroupHeartbeatResponse(
+        is_up_to_date = group.endpoint_epoch == request.endpoint_information_epoch
+        return heartbeat_result(
+            configured.topics_to_create,
             error_code=NONE,
-            member_id=member.member_id,
-            member_epoch=member.tasks.member_epoch,
-            heartbeat_interval_ms=self._settings.of_group(group.group_id).streams_heartbeat_interval_ms,
+            member_id=change.member_id,
+            member_epoch=current.member_epoch,
+            heartbeat_interval_ms=self._intervals(group.group_id).heartbeat_interval_ms,
             status=statuses,
             endpoint_information_epoch=group.endpoint_epoch,
-            partitions_by_user_endpoint=None
-            if group.endpoint_epoch == request.endpoint_information_epoch
-            else self._endpoints(group),
+            partitions_by_user_endpoint=None if is_up_to_date else self._endpoints(group),
+            **({} if assignment is None else _listed(assignment, heartbeat.TaskIds)),
         )
-        if assignment is not None:
-            response.active_tasks = listed_tasks(assignment.active, heartbeat.TaskIds)
-            response.standby_tasks = listed_tasks(assignment.standby, heartbeat.TaskIds)
-            response.warmup_tasks = listed_tasks(assignment.warmup, heartbeat.TaskIds)
-        return StreamsGroupHeartbeatResult(response, configured.topics_to_create)
 
     def _endpoints(self, group: StreamsGroup) -> list[EndpointToPartitions]:
         view = self._topics()
@@ -410,55 +299,50 @@ class StreamsMembership:
             EndpointToPartitions(
                 user_endpoint=copied_as(heartbeat.Endpoint, endpoint),
                 active_partitions=_partitions_of(
-                    member.tasks.assigned.without_epochs().active, group.configured, view
+                    member.current.assigned.without_epochs().active, group.configured, view
                 ),
-                standby_partitions=_partitions_of(member.tasks.assigned.standby, group.configured, view),
+                standby_partitions=_partitions_of(member.current.assigned.standby, group.configured, view),
             )
             for member in group.members.values()
             if (endpoint := member.metadata.user_endpoint) is not None
         ]
 
-    def _remove(self, group: StreamsGroup, member: StreamsMember, now_ms: int, out: list[Effect]) -> None:
-        group_id, member_id = group.group_id, member.member_id
-        value = group_value(
-            group.group_epoch + 1,
-            group.metadata_hash,
-            group.validated_topology_epoch,
-            group.assignment_configs,
+    # Leave
+
+    def _end(
+        self,
+        group: StreamsGroup,
+        member: StreamsMember,
+        request: StreamsGroupHeartbeatRequest,
+        now_ms: int,
+        out: list[Effect],
+    ) -> None:
+        if request.shutdown_application:
+            group.shutdown_by = group.shutdown_by or request.member_id
+        super()._end(group, member, request, now_ms, out)
+
+    def _accepted(
+        self, request: StreamsGroupHeartbeatRequest, heartbeat_interval_ms: int
+    ) -> StreamsGroupHeartbeatResult:
+        return heartbeat_result(
+            error_code=NONE,
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+            heartbeat_interval_ms=heartbeat_interval_ms,
+            status=[],
         )
-        records: list[GroupRecord] = [
-            (StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
-            (StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
-            (StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
-            (StreamsGroupMetadataKey(group_id=group_id), value),
-        ]
-        fits = self._store(group_id, records, now_ms, out)
-        assert fits, "tombstones are small"
-        self._timers.cancel(group_id, member, out)
 
-    # Timers
+    def _records_without(self, group: StreamsGroup, members: Sequence[StreamsMember]) -> list[GroupRecord]:
+        more = _validated(group.validated_topology_epoch, group.assignment_configs)
+        return [group.records.epoch(group.group_id, group.group_epoch + 1, group.metadata_hash, **more)]
 
-    def start(self, group: StreamsGroup, now_ms: int, out: list[Effect]) -> None:
-        """The group has been read from the log: its members may still be there; their sessions begin now."""
-        for member in group.members.values():
-            self._extend_session(group, member, now_ms, out)
-            self._follow_revocation(group, member, now_ms, out)
+    # Timers, and what is told
 
     def expire(self, group: StreamsGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]) -> None:
-        """A timer of the group is due."""
         if timer_key[0] == DELAY:
             self._expire_delay(group, now_ms, out)
-            return
-        member = group.members.get(timer_key[2])
-        if member is None:
-            return
-        if timer_key[0] == SESSION:
-            is_gone = self._timers.has_ended(group.group_id, member, now_ms, out)
         else:
-            assert timer_key[0] == REBALANCE, timer_key
-            is_gone = self._timers.has_not_revoked(member, member.tasks.member_epoch)
-        if is_gone:
-            self._remove(group, member, now_ms, out)
+            super().expire(group, timer_key, now_ms, out)
 
     def _expire_delay(self, group: StreamsGroup, now_ms: int, out: list[Effect]) -> None:
         """A new group has waited for more members: assign tasks to those who have come."""
@@ -466,106 +350,29 @@ class StreamsMembership:
         configured = group.configured
         if group.is_empty or configured is None or group.group_epoch <= group.assignment_epoch:
             return
-        records: list[GroupRecord] = []
         metadata = {member.member_id: member.metadata for member in group.members.values()}
-        self._assign(group, metadata, configured, group.group_epoch, now_ms, records)
+        targets = self._assign(group, metadata, configured)
         # One that is too large is refused with the next heartbeat.
-        self._store(group.group_id, records, now_ms, out)
+        self._store(group.group_id, target_records(group, targets, group.group_epoch, now_ms), now_ms, out)
 
     def topics_changed(
         self, group: StreamsGroup, names: frozenset[str], now_ms: int, out: list[Effect]
     ) -> None:
-        """The next heartbeat looks at them."""
         if group.needs_any_of(names):
-            group.is_to_look = True
-
-    def offsets_committed(self, group: StreamsGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
-        """A session is kept by heartbeats alone."""
+            group.topics_may_have_changed = True
 
     def owned(self, group: StreamsGroup, view: ClusterView) -> Iterator[tuple[str, Collection[int]]]:
         return group.owned()
 
-    def refuse_waiting(self, group: StreamsGroup, code: ErrorCode, out: list[Effect]) -> None:
-        """No ticket waits: every heartbeat is answered at once."""
-
-    def _extend_session(
-        self, group: StreamsGroup, member: StreamsMember, now_ms: int, out: list[Effect]
-    ) -> None:
-        timeout_ms = self._settings.of_group(group.group_id).streams_session_timeout_ms
-        self._timers.extend(group.group_id, member, now_ms + timeout_ms, out)
-
-    def _follow_revocation(
-        self, group: StreamsGroup, member: StreamsMember, now_ms: int, out: list[Effect]
-    ) -> None:
-        """A member that has to give up tasks has its rebalance time-out to do so."""
-        if member.tasks.state is MemberState.UNREVOKED_TASKS:
-            until_ms = now_ms + max(member.metadata.rebalance_timeout_ms, 0)
-            self._timers.time_revocation(group.group_id, member, member.tasks.member_epoch, until_ms, out)
-        else:
-            self._timers.stop_revocation(group.group_id, member, out)
-
-    # Administration
-
-    def describe(
-        self,
-        asked: Asked[StreamsGroupDescribeRequest, StreamsGroupDescribeResponse],
-        now_ms: int,
-        out: list[Effect],
-    ) -> None:
-        """Describe the group of a request that names one. GROUP_ID_NOT_FOUND."""
-        (group_id,) = asked.request.group_ids
-        try:
-            described = _described(self._existing(group_id))
-        except KafkaError as error:
-            described = describe.DescribedGroup(
-                error_code=error.code, error_message=error.own_message, group_id=group_id
-            )
-        out.append(Reply(asked.ticket, StreamsGroupDescribeResponse(groups=[described])))
+    def _described(self, group: StreamsGroup) -> dict[str, Any]:
+        topology = group.topology
+        return {
+            "topology": None if topology is None else _described_topology(topology, group.configured),
+            "members": [_described_member(group, member) for member in group.members.values()],
+        }
 
 
 # Checks
-
-
-def _as_streams_group(group: Group) -> StreamsGroup:
-    if not isinstance(group, StreamsGroup):
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a streams group.")
-    return group
-
-
-def _member_of(group: StreamsGroup, member_id: str) -> StreamsMember:
-    member = group.members.get(member_id)
-    if member is None:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}."
-        )
-    return member
-
-
-def _check_epoch(member: StreamsMember, epoch: int, owned: TaskAssignment | None) -> None:
-    """A member that comes with the epoch before has not got the last response; it may have nothing that it
-    was not given."""
-    tasks = member.tasks
-    if epoch == tasks.member_epoch:
-        return
-    if epoch == tasks.previous_member_epoch < tasks.member_epoch and _are_among(owned, tasks.assigned):
-        return
-    relation = "greater" if epoch > tasks.member_epoch else "smaller"
-    raise KafkaError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The streams group member has a {relation} member epoch ({epoch}) than the one known by the group "
-        f"coordinator ({tasks.member_epoch}). The member must abandon all its partitions and rejoin.",
-    )
-
-
-def _are_among(owned: TaskAssignment | None, assigned: HeldTasks) -> bool:
-    if owned is None:
-        return False
-    return all(
-        partition in has.get(subtopology_id, ())
-        for tasks, has in _by_role(owned, assigned)
-        for subtopology_id, partitions in tasks.items()
-        for partition in partitions
-    )
 
 
 def _has_all(owned: TaskAssignment, assigned: HeldTasks) -> bool:
@@ -623,19 +430,12 @@ def _check_texts(request: StreamsGroupHeartbeatRequest, client: Client) -> None:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A name is longer than a record can hold.")
 
 
-def _no_static_members() -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, "Static members are not supported yet.")
+def _refuse_static(request: StreamsGroupHeartbeatRequest) -> None:
+    if request.instance_id is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Static members are not supported yet.")
 
 
 # What becomes of things
-
-
-def _owned(request: StreamsGroupHeartbeatRequest) -> TaskAssignment | None:
-    """The tasks that the member has; None: as before."""
-    active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
-    if active is None or standby is None or warmup is None:
-        return None
-    return TaskAssignment(tasks_of(active), tasks_of(standby), tasks_of(warmup))
 
 
 def _updated(
@@ -659,6 +459,14 @@ def _updated(
         tags = [copied_as(KeyValue, tag) for tag in request.client_tags]
         changes["client_tags"] = sorted(tags, key=lambda tag: tag.key)
     return replace(metadata, **changes) if changes else metadata
+
+
+def _validated(validated_epoch: int, configs: Mapping[str, str]) -> dict[str, Any]:
+    """What the record of a group has beside its epoch and its hash."""
+    return {
+        "validated_topology_epoch": validated_epoch,
+        "last_assignment_configs": [KeyValue(key=key, value=value) for key, value in sorted(configs.items())],
+    }
 
 
 def _topology_of(
@@ -731,18 +539,6 @@ def _partitions_of(
     return partitions_by_topic
 
 
-def _described(group: StreamsGroup) -> describe.DescribedGroup:
-    return describe.DescribedGroup(
-        error_code=NONE,
-        group_id=group.group_id,
-        group_state=group.state_name,
-        group_epoch=group.group_epoch,
-        assignment_epoch=group.assignment_epoch,
-        topology=None if group.topology is None else _described_topology(group.topology, group.configured),
-        members=[_described_member(member) for member in group.members.values()],
-    )
-
-
 def _described_topology(
     topology: StreamsGroupTopologyValue, configured: ConfiguredTopology | None
 ) -> describe.Topology:
@@ -755,11 +551,11 @@ def _described_topology(
     )
 
 
-def _described_member(member: StreamsMember) -> describe.Member:
+def _described_member(group: StreamsGroup, member: StreamsMember) -> describe.Member:
     metadata, endpoint = member.metadata, member.metadata.user_endpoint
     return describe.Member(
         member_id=member.member_id,
-        member_epoch=member.tasks.member_epoch,
+        member_epoch=member.current.member_epoch,
         instance_id=metadata.instance_id,
         rack_id=metadata.rack_id,
         client_id=metadata.client_id,
@@ -768,14 +564,14 @@ def _described_member(member: StreamsMember) -> describe.Member:
         process_id=metadata.process_id,
         user_endpoint=None if endpoint is None else copied_as(describe.Endpoint, endpoint),
         client_tags=[copied_as(describe.KeyValue, tag) for tag in metadata.client_tags],
-        assignment=_described_assignment(member.tasks.assigned.without_epochs()),
-        target_assignment=_described_assignment(NO_TARGET if member.target is None else member.target),
+        assignment=describe.Assignment(**_listed(member.current.assigned.without_epochs(), describe.TaskIds)),
+        target_assignment=describe.Assignment(**_listed(group.target_of(member.member_id), describe.TaskIds)),
     )
 
 
-def _described_assignment(assignment: TaskAssignment) -> describe.Assignment:
-    return describe.Assignment(
-        active_tasks=listed_tasks(assignment.active, describe.TaskIds),
-        standby_tasks=listed_tasks(assignment.standby, describe.TaskIds),
-        warmup_tasks=listed_tasks(assignment.warmup, describe.TaskIds),
-    )
+def _listed(assignment: TaskAssignment, make: Callable[..., Any]) -> dict[str, Any]:
+    return {
+        "active_tasks": listed_tasks(assignment.active, make),
+        "standby_tasks": listed_tasks(assignment.standby, make),
+        "warmup_tasks": listed_tasks(assignment.warmup, make),
+    }

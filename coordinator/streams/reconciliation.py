@@ -65,8 +65,12 @@ class MemberTasks:
     to_revoke: HeldTasks = NO_TASKS
     """What it has to give up, and has not yet."""
 
-    def is_reconciled(self, target_epoch: int) -> bool:
-        return self.state is MemberState.STABLE and self.member_epoch == target_epoch
+    @property
+    def is_revoking(self) -> bool:
+        return self.state is MemberState.UNREVOKED_TASKS
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.member_epoch == epoch
 
 
 class TaskOwners:
@@ -113,7 +117,7 @@ def reconcile(
     `owned` is what it reports to have, None without a report; FENCED_MEMBER_EPOCH for a member in an
     unknown state, until it comes back without tasks.
     """
-    if member.is_reconciled(target_epoch):
+    if member.is_reconciled_to(target_epoch):
         return member
     epoch = member.member_epoch
     if member.state is MemberState.UNREVOKED_TASKS:

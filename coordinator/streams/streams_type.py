@@ -5,7 +5,6 @@ from __future__ import annotations
 from odradek.coordinator.groups.group import STREAMS
 from odradek.coordinator.groups.group_type import GroupHandlers, GroupType, MachineParts
 from odradek.coordinator.groups.request_checks import check_described
-from odradek.coordinator.streams.group import StreamsGroup
 from odradek.coordinator.streams.membership import TIMERS, StreamsMembership
 from odradek.wire.messages import group_records
 from odradek.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
@@ -13,10 +12,10 @@ from odradek.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatR
 
 
 def _start(parts: MachineParts) -> GroupHandlers:
-    membership = StreamsMembership(parts.groups, parts.settings, parts.topics, parts.store)
+    membership = StreamsMembership(parts)
     return GroupHandlers(
         membership=membership,
-        new_group=StreamsGroup,
+        new_group=membership.new_group,
         commands={
             StreamsGroupHeartbeatRequest: membership.heartbeat,
             StreamsGroupDescribeRequest: membership.describe,

@@ -82,6 +82,9 @@ REFUSE = {
 }
 
 
+NOT_READY = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+
+
 class Named(str):
     """A ticket that is known by its name, of a driver that looks at replies."""
 
@@ -106,6 +109,14 @@ def refused_fetch(group_id: str, code: ErrorCode) -> OffsetFetchResponse:
     return OffsetFetchResponse(
         groups=[OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=code)]
     )
+
+
+def fetched_now(coordinator, request) -> OffsetFetchResponse | None:
+    """The response to an OffsetFetch of one group; None where the coordinator cannot give it at once."""
+    responses: list[OffsetFetchResponse] = []
+    coordinator.submit(group_of(request), asked(request, responses.append))
+    is_ready = responses and responses[0].groups[0].error_code not in NOT_READY
+    return responses[0] if is_ready else None
 
 
 def group_of(request) -> str:

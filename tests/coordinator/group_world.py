@@ -307,7 +307,7 @@ class World(CoordinatorWorld):
         if isinstance(group, ConsumerGroup):
             return client.epoch in (member.current.member_epoch, member.current.previous_member_epoch)
         if isinstance(group, StreamsGroup):
-            return client.epoch in (member.tasks.member_epoch, member.tasks.previous_member_epoch)
+            return client.epoch in (member.current.member_epoch, member.current.previous_member_epoch)
         return client.epoch == group.generation
 
     # Play
@@ -474,7 +474,7 @@ def durable_state(machine: GroupMachine) -> dict[str, object]:
                 group.assignment_epoch,
                 group.metadata_hash,
                 {each: (member.metadata, member.current) for each, member in group.members.items()},
-                {each: target for each, target in group.target.items() if target},
+                {each: target for each, target in group.targets.items() if target},
                 dict(group.subscriptions.resolved),
                 dict(group.static_members),
             )
@@ -486,7 +486,7 @@ def durable_state(machine: GroupMachine) -> dict[str, object]:
                 group.validated_topology_epoch,
                 group.topology,
                 {
-                    each: (member.metadata, member.tasks, member.target)
+                    each: (member.metadata, member.current, group.targets.get(each))
                     for each, member in group.members.items()
                 },
             )

@@ -82,7 +82,7 @@ class CommittingWorld(World):
         for is_stable in (False, True):
             places = sorted(committed.keys() | pending)
             question = requests.fetch(GROUP, places, require_stable=is_stable)
-            response = self.coordinator.ask(GROUP, requests.asked(question, "stable"))
+            response = requests.fetched_now(self.coordinator, question)
             if response is None or self.log.pending:
                 continue
             for topic, one in requests.results_in(response):

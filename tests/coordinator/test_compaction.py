@@ -72,7 +72,7 @@ def state_of(machine):
                 group.assigned_at_ms,
                 {one.member_id: (one.metadata, one.current) for one in group.members.values()},
                 group.static_members,
-                group.target,
+                group.targets,
                 group.subscriptions.resolved,
                 {topic_id: owners for topic_id, owners in group._owners.items() if owners},
                 group.subscriptions.name_counts,

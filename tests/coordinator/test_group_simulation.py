@@ -2,6 +2,7 @@
 network; and the simulation that says so finds the bugs that are planted in the coordinator."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -18,6 +19,7 @@ from odradek.coordinator.groups import (
 )
 from odradek.coordinator.groups.assignors import ASSIGNORS
 from odradek.coordinator.groups.classic_group import ClassicGroup
+from odradek.coordinator.groups.consumer_group import ConsumerGroup
 from odradek.coordinator.groups.reconciliation import MemberAssignment
 from tests.coordinator.group_world import (
     AlikeConsumer,
@@ -124,13 +126,13 @@ def does_not_see_topics_change(patch) -> None:
 
 
 def forgets_in_the_log_what_is_to_be_given_up(patch) -> None:
-    def without(current, as_value=consumer_changes.current_assignment_value):
+    def without(current, as_value=ConsumerGroup.records.current_value):
         kept = MemberAssignment(
             current.state, current.member_epoch, current.previous_member_epoch, current.assigned, {}
         )
         return as_value(kept)
 
-    patch(consumer_changes, "current_assignment_value", without)
+    patch(ConsumerGroup, "records", replace(ConsumerGroup.records, current_value=without))
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """Streams groups share their tasks out, whatever happens to threads, coordinator, topics and network; and the
 simulation that says so finds the bugs that are planted in the coordinator."""
 
+from dataclasses import replace
+
 import pytest
 
 from odradek.coordinator.streams import membership as streams_membership
 from odradek.coordinator.streams import reconciliation as streams_reconciliation
+from odradek.coordinator.streams.group import StreamsGroup
 from odradek.coordinator.streams.reconciliation import MemberTasks, TaskOwners
 from tests.coordinator.streams_world import StreamsWorld
 from tests.tiers import NIGHTLY
@@ -79,12 +82,12 @@ def does_not_see_topics_change(patch) -> None:
 
 
 def forgets_in_the_log_what_is_to_be_given_up(patch) -> None:
-    def without(tasks, as_value=streams_membership.current_tasks_value):
+    def without(tasks, as_value=StreamsGroup.records.current_value):
         return as_value(
             MemberTasks(tasks.member_epoch, tasks.previous_member_epoch, tasks.state, tasks.assigned)
         )
 
-    patch(streams_membership, "current_tasks_value", without)
+    patch(StreamsGroup, "records", replace(StreamsGroup.records, current_value=without))
 
 
 @pytest.mark.parametrize(

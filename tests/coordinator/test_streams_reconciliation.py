@@ -90,9 +90,9 @@ def test_records_may_come_in_any_order_and_without_epochs():
     )
     assert group.apply(StreamsGroupMemberMetadataKey(group_id="g", member_id="new"), metadata)
     member = group.members["new"]
-    assert (member.tasks.state, member.metadata.process_id) == (MemberState.UNKNOWN, "p")
-    assert member.tasks.assigned.active == {"0": {0: 7, 1: 7}}
+    assert (member.current.state, member.metadata.process_id) == (MemberState.UNKNOWN, "p")
+    assert member.current.assigned.active == {"0": {0: 7, 1: 7}}
     assert group.owners.blocks_active(("0", 1), "p")
     assert group.owners.blocks_copy(("0", 1), "p")
     assert not group.owners.blocks_copy(("0", 1), "")
-    assert group.members["old"].tasks.assigned.is_empty
+    assert group.members["old"].current.assigned.is_empty

@@ -9,7 +9,6 @@ import pytest
 from odradek.coordinator.groups import reconciliation
 from odradek.coordinator.groups.classic_group import RULES, ClassicGroup, GroupState
 from odradek.coordinator.groups.consumer_group import ConsumerGroup
-from odradek.coordinator.streams import group as streams_group
 from odradek.coordinator.streams import reconciliation as streams_reconciliation
 from odradek.coordinator.streams.group import StreamsGroup
 from odradek.coordinator.transactions.machine import TransactionMachine
@@ -49,11 +48,18 @@ MODULES = {
         "groups/committed_offsets",
         "group_machine",
     ],
-    ConsumerStage: ["groups/consumer_membership", "groups/consumer_changes", "groups/consumer_group"],
-    ShareStage: [
-        f"shares/groups/{name}" for name in ("membership", "group", "partition_states", "share_type")
+    ConsumerStage: [
+        *("groups/consumer_membership", "groups/consumer_changes", "groups/consumer_group"),
+        *(f"groups/epochs/{name}" for name in ("group", "membership", "fencing")),
     ],
-    StreamsStage: ["streams/membership", "streams/group", "streams/topology", "streams/reconciliation"],
+    ShareStage: [
+        *(f"shares/groups/{name}" for name in ("membership", "group", "partition_states", "share_type")),
+        *("groups/epochs/membership", "groups/epochs/fencing"),
+    ],
+    StreamsStage: [
+        *("streams/membership", "streams/group", "streams/topology", "streams/reconciliation"),
+        *(f"groups/epochs/{name}" for name in ("group", "membership", "fencing")),
+    ],
     MigrationStage: ["groups/migration", "groups/conversion"],
     ShareStateStage: ["shares/state/machine"],
 }
@@ -130,13 +136,13 @@ def test_every_transition_of_a_streams_member_has_a_transcript(monkeypatch):
 
     def apply(group, key, value, become=StreamsGroup._apply_current):
         member = group.members.get(key.member_id)
-        before = None if member is None else member.tasks.state
+        before = None if member is None else member.current.state
         is_alive = become(group, key, value)
         if before is not None and value is not None:
-            seen.add((before, group.members[key.member_id].tasks.state))
+            seen.add((before, group.members[key.member_id].current.state))
         return is_alive
 
-    monkeypatch.setitem(streams_group._APPLY, StreamsGroupCurrentMemberAssignmentKey, apply)
+    monkeypatch.setitem(StreamsGroup.appliers, StreamsGroupCurrentMemberAssignmentKey, apply)
     play(StreamsStage)
     states = set(streams_reconciliation.MemberState) - {streams_reconciliation.MemberState.UNKNOWN}
     assert {(before, after) for before in states for after in states} <= seen

@@ -372,7 +372,7 @@ class OffsetsPartition(Partition):
 
     def audit(self) -> list[str]:
         """What the groups say in the midst of it, where it can be compared with the log."""
-        answer = self.ask(requests.fetch(SHARED_GROUP))
+        answer = requests.fetched_now(self.coordinator, requests.fetch(SHARED_GROUP))
         if answer is None or self.log.pending:
             return []
         found = {
@@ -382,14 +382,11 @@ class OffsetsPartition(Partition):
         told = {place: value for place, value in self.told_by_log().items() if place.group_id == SHARED_GROUP}
         return [] if found == told else [f"the shared group says {found}, its log {told}"]
 
-    def ask(self, request):
-        return self.coordinator.ask(requests.group_of(request), requests.asked(request, "fetch"))
-
     def fetched(self, group_ids: list[str]) -> dict[Place, object]:
         """What the coordinator answers who asks for the groups' stable offsets: a value, or an error code."""
         found: dict[Place, object] = {}
         for group_id in group_ids:
-            answer = self.ask(requests.fetch(group_id, require_stable=True))
+            answer = requests.fetched_now(self.coordinator, requests.fetch(group_id, require_stable=True))
             for topic, one in requests.results_in(answer):
                 place = Place(group_id, topic, one.partition_index)
                 found[place] = value_of(one.metadata) if one.error_code is NONE else one.error_code

@@ -1,31 +1,28 @@
-"""The members of a share group and their partitions (KIP-932): heartbeats, time-outs, the description, and
-what administrators ask.
+"""Share groups as groups with epochs (KIP-932), and what administrators ask of them.
 
-The rules are those of Kafka's GroupMetadataManager.java (share groups), release 4.3. A heartbeat goes through
-five steps: the member as it now is; the topics, and whether partitions with a state are with nobody; the
-target assignment, where any of that has changed; the member's own assignment, which is its target at once,
-since nobody has to give a partition up before another may have it; and partitions without a state, for which
-the share coordinator is asked (`partition_states.py`). All changes are written as one batch.
+A member gets its target at once, since nobody has to give a partition up before another may have it. Topics
+are assigned as far as their partitions have a state: the last step of a heartbeat asks the share coordinator
+for the states that are missing (`partition_states.py`). Who waits for the share coordinator has a ticket in
+the `Asking` and in the command that brings its answer, so there is none here.
 
-The response to a heartbeat is there at once. Who waits for the share coordinator has a ticket in the `Asking`
-and in the command that brings its answer, so there is none here.
+Source: GroupMetadataManager.java of Kafka 4.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from odradek.coordinator.asked import Asked
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Effect, Reply
-from odradek.coordinator.groups.consumer_group import metadata_hash
-from odradek.coordinator.groups.group import JOIN_EPOCH, LEAVE_EPOCH, Group, GroupRecord, Store
-from odradek.coordinator.groups.group_type import DeleteGroup
+from odradek.coordinator.groups.epochs.change import MemberChange
+from odradek.coordinator.groups.epochs.group import metadata_hash
+from odradek.coordinator.groups.epochs.membership import EpochMembership, Messages
+from odradek.coordinator.groups.group import JOIN_EPOCH, SHARE, GroupRecord
+from odradek.coordinator.groups.group_type import MachineParts
 from odradek.coordinator.groups.record_codec import fits_record
-from odradek.coordinator.groups.sessions import MemberTimers
-from odradek.coordinator.groups.settings import GroupSettings
 from odradek.coordinator.shares.groups import partition_states
 from odradek.coordinator.shares.groups.assignor import SIMPLE, Partitions, Reader, assign_partitions
 from odradek.coordinator.shares.groups.commands import (
@@ -35,14 +32,11 @@ from odradek.coordinator.shares.groups.commands import (
     StatesInitialized,
 )
 from odradek.coordinator.shares.groups.group import (
-    NO_METADATA,
     MemberAssignment,
     PartitionStates,
     ShareGroup,
     ShareMember,
     TopicStates,
-    current_value,
-    target_value,
 )
 from odradek.coordinator.shares.state.persister import Refusal, SharePartitionKey
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -56,14 +50,7 @@ from odradek.wire.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 from odradek.wire.messages.group_records import (
-    ShareGroupCurrentMemberAssignmentKey,
-    ShareGroupMemberMetadataKey,
     ShareGroupMemberMetadataValue,
-    ShareGroupMetadataKey,
-    ShareGroupMetadataValue,
-    ShareGroupTargetAssignmentMemberKey,
-    ShareGroupTargetAssignmentMetadataKey,
-    ShareGroupTargetAssignmentMetadataValue,
 )
 from odradek.wire.messages.share_group_heartbeat import (
     Assignment,
@@ -74,7 +61,6 @@ from odradek.wire.messages.share_group_heartbeat import (
 
 NONE = ErrorCode.NONE
 AskedHeartbeat = Asked[ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse]
-AskedDescribe = Asked[describe.ShareGroupDescribeRequest, describe.ShareGroupDescribeResponse]
 AskedOffsets = Asked[offsets.DescribeShareGroupOffsetsRequest, offsets.DescribeShareGroupOffsetsResponse]
 AskedAlter = Asked[alter.AlterShareGroupOffsetsRequest, alter.AlterShareGroupOffsetsResponse]
 AskedDelete = Asked[delete.DeleteShareGroupOffsetsRequest, delete.DeleteShareGroupOffsetsResponse]
@@ -83,154 +69,71 @@ TIMERS = (SESSION,)
 """What timers are for: the first part of their keys, before the group and the member."""
 
 
-@dataclass(slots=True)
-class _Step:
-    """What becomes of a group by one heartbeat, until it is written."""
-
-    group: ShareGroup
-    """As it was before; a new one is in no machine yet."""
-    member_id: str
-    metadata: ShareGroupMemberMetadataValue
-    """Of the member, as it now is."""
-    records: list[GroupRecord]
+class ShareChange(MemberChange[ShareGroup]):
     topics: Collection[str]
     """Names of all topics that the group now subscribes to."""
-    group_epoch: int
-    has_looked: bool
-    """The topics have been compared with the group's hash."""
+    missing: Mapping[bytes, TopicStates]
+    """Partitions that are to get a state."""
 
 
-class ShareMembership:
+class ShareMembership(EpochMembership[ShareGroup, ShareMember, ShareChange]):
     """The share protocol over the groups of one machine. Each method adds its effects to `out`."""
 
-    def __init__(
-        self,
-        groups: dict[str, Group],
-        settings: GroupSettings,
-        topics: Callable[[], ClusterView],
-        store: Store,
-        delete_group: DeleteGroup,
-    ) -> None:
-        self._groups = groups
-        self._settings = settings
-        self._topics = topics
-        self._store = store
-        self._delete_any_group = delete_group
-        self._timers = MemberTimers(SESSION)
+    kind = SHARE
+    group_class = ShareGroup
+    change_class = ShareChange
+    messages = Messages(
+        ShareGroupHeartbeatResponse, describe.ShareGroupDescribeResponse, describe.DescribedGroup
+    )
+    session = SESSION
+    replaces_empty_classic_groups = False
+
+    def __init__(self, parts: MachineParts) -> None:
+        super().__init__(parts)
+        self._delete_any_group = parts.delete_group
 
     # Heartbeat
 
-    def heartbeat(self, asked: AskedHeartbeat, now_ms: int, out: list[Effect]) -> None:
-        """GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
-        UNKNOWN_SERVER_ERROR."""
-        try:
-            if asked.request.member_epoch == LEAVE_EPOCH:
-                response = self._leave(asked.request, now_ms, out)
-            else:
-                response = self._stay(asked, now_ms, out)
-        except KafkaError as error:
-            response = ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.own_message)
-        out.append(Reply(asked.ticket, response))
+    def _max_size(self) -> int:
+        return self._settings.group_share_max_size
 
-    def _leave(
-        self, request: ShareGroupHeartbeatRequest, now_ms: int, out: list[Effect]
-    ) -> ShareGroupHeartbeatResponse:
-        group = self._existing(request.group_id)
-        self._remove(group, _member_of(group, request.member_id), now_ms, out)
-        return ShareGroupHeartbeatResponse(
-            error_code=NONE, member_id=request.member_id, member_epoch=LEAVE_EPOCH
+    def _changes_nothing(
+        self, group: ShareGroup, member: ShareMember, asked: AskedHeartbeat, now_ms: int
+    ) -> bool:
+        metadata, request, client = member.metadata, asked.request, asked.client
+        return (
+            request.member_epoch == member.current.member_epoch == group.assignment_epoch == group.group_epoch
+            and not group.topics_may_have_changed
+            and group.are_states_complete
+            and request.subscribed_topic_names is None
+            and request.rack_id is None
+            and client.host == metadata.client_host
+            and client.client_id == metadata.client_id
+            and group.has_all_assigned(self._topics())
         )
 
-    def _stay(self, asked: AskedHeartbeat, now_ms: int, out: list[Effect]) -> ShareGroupHeartbeatResponse:
-        request, member_id = asked.request, asked.request.member_id
-        joins = request.member_epoch == JOIN_EPOCH
-        group = self._existing_or_new(request.group_id) if joins else self._of_members(request.group_id)
-        self._check_size(group, member_id)
-        member = group.members.get(member_id)
-        if not joins:
-            member = _member_of(group, member_id)
-            _check_epoch(member, request.member_epoch)
-        before = MemberAssignment() if member is None else member.current
-        view = self._topics()
+    def _has_no_more(self, current: MemberAssignment, owned: None) -> bool:
+        """True: it has nothing that others have to wait for."""
+        return True
 
-        step = self._next_of(group, member, asked, view)
-        target_epoch, target = self._target(step, view, now_ms)
-        has_new_epoch = step.group_epoch != group.group_epoch
-        current = _reconciled(before, target_epoch, target, step.metadata, has_new_epoch, view)
-        if current != before:
-            key = ShareGroupCurrentMemberAssignmentKey(group_id=group.group_id, member_id=member_id)
-            step.records.append((key, current_value(current)))
-        missing = self._set_up(step, view, now_ms)
-        if step.records and not self._store(group.group_id, step.records, now_ms, out):
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The group has become too large.")
-
-        stored = self._groups[group.group_id]
-        assert isinstance(stored, ShareGroup)
-        stored.is_to_look = stored.is_to_look and not step.has_looked
-        self._extend_session(stored, stored.members[member_id], now_ms, out)
-        if missing:
-            stored.asked_at_ms |= dict.fromkeys(missing, now_ms)
-            states = partition_states.initial_states(stored, step.group_epoch, missing)
-            out.append(InitializeStates(StatesInitialized(stored.group_id, now_ms), states))
-        else:
-            stored.are_states_complete = not (stored.states.initializing or stored.deletion_asked_at_ms)
-        is_told = (
-            joins or request.subscribed_topic_names is not None or current.partitions != before.partitions
-        )
-        return ShareGroupHeartbeatResponse(
-            error_code=NONE,
-            member_id=member_id,
-            member_epoch=current.member_epoch,
-            heartbeat_interval_ms=self._settings.of_group(group.group_id).share_heartbeat_interval_ms,
-            assignment=_assignment(current.partitions) if is_told else None,
-        )
-
-    def _check_size(self, group: ShareGroup, member_id: str) -> None:
-        limit = self._settings.group_share_max_size
-        if len(group.members) >= limit and member_id not in group.members:
-            raise KafkaError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED, f"The share group has its maximum of {limit} members."
-            )
-
-    def _next_of(
-        self, group: ShareGroup, member: ShareMember | None, asked: AskedHeartbeat, view: ClusterView
-    ) -> _Step:
-        """The member and the topics as they now are, and what follows for the group's epoch."""
-        group_id, member_id = group.group_id, asked.request.member_id
-        known = NO_METADATA if member is None else member.metadata
-        metadata = _updated(known, asked)
-        records: list[GroupRecord] = []
-        if member is None or metadata is not known:
+    def _update(self, change: ShareChange, asked: AskedHeartbeat, owned: None) -> None:
+        group, view = change.group, self._topics()
+        if change.update(_updated(change.metadata, asked)):
             _check_texts(asked)
-            key = ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
-            records.append((key, metadata))
-        names_before, names = known.subscribed_topic_names, metadata.subscribed_topic_names
-        has_reason = names != names_before or (
+        names_before, names = change.before.subscribed_topic_names, change.metadata.subscribed_topic_names
+        is_reason = names != names_before or (
             group.assignment_epoch >= group.group_epoch
             and bool(group.members)
             and not group.has_all_assigned(view)
         )
-        topics, group_epoch = group.topics_with(names_before, names), group.group_epoch
-        has_looked = has_reason or group.is_to_look
-        if has_looked:
-            topics_hash = metadata_hash(topics, view)
-            if has_reason or topics_hash != group.metadata_hash:
-                group_epoch += 1
-                records.append(_epoch_record(group_id, group_epoch, topics_hash))
-        return _Step(group, member_id, metadata, records, topics, group_epoch, has_looked)
+        change.topics = group.topics_with(names_before, names)
+        if is_reason or group.topics_may_have_changed:
+            change.compare_topics(change.topics, view, is_reason)
 
-    # Target assignment
-
-    def _target(self, step: _Step, view: ClusterView, now_ms: int) -> tuple[int, Partitions]:
-        """Epoch and target of the member, for all computed again where the group has changed."""
-        group = step.group
-        config = self._settings.of_group(group.group_id)
-        if group.assignment_epoch >= step.group_epoch or (
-            group.assigned_at_ms and now_ms < group.assigned_at_ms + config.share_assignment_interval_ms
-        ):
-            return group.assignment_epoch, group.target_of(step.member_id)
+    def _targets(self, change: ShareChange) -> Mapping[str, Partitions]:
+        group, view = change.group, self._topics()
         metadata = {member.member_id: member.metadata for member in group.members.values()}
-        metadata[step.member_id] = step.metadata
+        metadata[change.member_id] = change.metadata
         readers = {
             member_id: Reader(_topic_ids(one, view), group.target_of(member_id))
             for member_id, one in metadata.items()
@@ -240,96 +143,104 @@ class ShareMembership:
             for topic_id, one in group.states.initialized.items()
             if topic_id in view.topic_names
         }
-        targets = assign_partitions(readers, assignable)
-        for member_id, target in targets.items():
-            member = group.members.get(member_id)
-            if member is None or member.target != target:
-                key = ShareGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id)
-                step.records.append((key, target_value(target)))
-        made = ShareGroupTargetAssignmentMetadataValue(
-            assignment_epoch=step.group_epoch, assignment_timestamp=now_ms
-        )
-        step.records.append((ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), made))
-        return step.group_epoch, targets[step.member_id]
+        return assign_partitions(readers, assignable)
 
-    def _set_up(self, step: _Step, view: ClusterView, now_ms: int) -> dict[bytes, TopicStates]:
-        """Partitions that are to get a state; adds the record of that."""
-        group = step.group
-        if group.are_states_complete and not step.has_looked:
-            return {}
+    def _next_step(self, change: ShareChange, owned: None) -> MemberAssignment:
+        """The member gets its target at once, as far as it still subscribes to it."""
+        current: MemberAssignment = change.current
+        epoch = change.assignment_epoch
+        is_there = current.member_epoch == epoch
+        if is_there and change.group_epoch == change.group.group_epoch:
+            return current
+        subscribed = _topic_ids(change.metadata, self._topics())
+        partitions = {
+            topic_id: indexes for topic_id, indexes in change.target.items() if topic_id in subscribed
+        }
+        if is_there:
+            return current._replace(partitions=partitions)
+        return MemberAssignment(epoch, current.member_epoch, partitions)
+
+    def _complete(self, change: ShareChange, now_ms: int) -> None:
+        """Find partitions that are to get a state; add the record of that."""
+        group, view = change.group, self._topics()
+        change.missing = {}
+        if group.are_states_complete and not change.topics_compared:
+            return
         retry_ms = self._settings.group_share_initialize_retry_interval_ms
-        missing = partition_states.missing(group, step.topics, view, now_ms, retry_ms)
+        change.missing = partition_states.missing(group, change.topics, view, now_ms, retry_ms)
         states = partition_states.without_deleted(group.states, view)
-        if missing:
-            states = partition_states.to_initialize(states, missing)
+        if change.missing:
+            states = partition_states.to_initialize(states, change.missing)
         if states != group.states:
-            step.records.append(partition_states.record_of(group.group_id, states))
-        return missing
+            change.records.append(partition_states.record_of(group.group_id, states))
 
-    def _remove(self, group: ShareGroup, member: ShareMember, now_ms: int, out: list[Effect]) -> None:
-        group_id, member_id = group.group_id, member.member_id
-        topics = group.topics_with(member.metadata.subscribed_topic_names, ())
-        records: list[GroupRecord] = [
-            (ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
-            (ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
-            (ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
-            _epoch_record(group_id, group.group_epoch + 1, metadata_hash(topics, self._topics())),
-        ]
-        fits = self._store(group_id, records, now_ms, out)
-        assert fits, "tombstones are small"
-        self._timers.cancel(group_id, member, out)
+    def _settle(
+        self,
+        change: ShareChange,
+        group: ShareGroup,
+        member: ShareMember,
+        asked: AskedHeartbeat,
+        now_ms: int,
+        out: list[Effect],
+    ) -> None:
+        super()._settle(change, group, member, asked, now_ms, out)
+        missing = change.missing
+        if missing:
+            group.asked_at_ms |= dict.fromkeys(missing, now_ms)
+            states = partition_states.initial_states(group, change.group_epoch, missing)
+            out.append(InitializeStates(StatesInitialized(group.group_id, now_ms), states))
+        else:
+            group.are_states_complete = not (group.states.initializing or group.deletion_asked_at_ms)
 
-    # Timers, and what is told
+    def _response(
+        self, change: ShareChange, group: ShareGroup, asked: AskedHeartbeat, owned: None
+    ) -> ShareGroupHeartbeatResponse:
+        current, request = change.current, asked.request
+        is_told = (
+            request.member_epoch == JOIN_EPOCH
+            or request.subscribed_topic_names is not None
+            or current.partitions != change.current_before.partitions
+        )
+        return ShareGroupHeartbeatResponse(
+            error_code=NONE,
+            member_id=change.member_id,
+            member_epoch=current.member_epoch,
+            heartbeat_interval_ms=self._intervals(group.group_id).heartbeat_interval_ms,
+            assignment=_assignment(current.partitions) if is_told else None,
+        )
+
+    def _records_without(self, group: ShareGroup, members: Sequence[ShareMember]) -> list[GroupRecord]:
+        names = [name for member in members for name in member.metadata.subscribed_topic_names]
+        found = metadata_hash(group.topics_with(names, ()), self._topics())
+        return [group.records.epoch(group.group_id, group.group_epoch + 1, found)]
+
+    # Start, and what is told
 
     def start(self, group: ShareGroup, now_ms: int, out: list[Effect]) -> None:
-        """The group has been read from the log: its members may still be there; their sessions begin now.
-        What was asked of the share coordinator may be on its way still."""
+        """What was asked of the share coordinator may be on its way still."""
         group.asked_at_ms = dict.fromkeys(group.states.initializing, now_ms)
         group.deletion_asked_at_ms = dict.fromkeys(group.states.deleting, now_ms)
-        for member in group.members.values():
-            self._extend_session(group, member, now_ms, out)
-
-    def expire(self, group: ShareGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]) -> None:
-        """A session may be over."""
-        member = group.members.get(timer_key[2])
-        if member is not None and self._timers.has_ended(group.group_id, member, now_ms, out):
-            self._remove(group, member, now_ms, out)
+        super().start(group, now_ms, out)
 
     def topics_changed(
         self, group: ShareGroup, names: frozenset[str], now_ms: int, out: list[Effect]
     ) -> None:
-        """The next heartbeat looks at them; the states of those that are gone are forgotten now."""
+        """The next heartbeat compares them; the states of those that are gone are forgotten now."""
         group.have_topics_changed()
         states = partition_states.without_deleted(group.states, self._topics())
         if states != group.states:
             self._store(group.group_id, [partition_states.record_of(group.group_id, states)], now_ms, out)
 
-    def offsets_committed(self, group: ShareGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
-        """There are none."""
-
     def owned(self, group: ShareGroup, view: ClusterView) -> Iterator[tuple[str, Collection[int]]]:
         """Nothing that could have a commit."""
         return iter(())
 
-    def refuse_waiting(self, group: ShareGroup, code: ErrorCode, out: list[Effect]) -> None:
-        """No ticket waits here."""
-
-    def _extend_session(self, group: ShareGroup, member: ShareMember, now_ms: int, out: list[Effect]) -> None:
-        timeout_ms = self._settings.of_group(group.group_id).share_session_timeout_ms
-        self._timers.extend(group.group_id, member, now_ms + timeout_ms, out)
+    def _described(self, group: ShareGroup) -> dict[str, Any]:
+        view = self._topics()
+        members = [_described_member(member, view) for member in group.members.values()]
+        return {"assignor_name": SIMPLE, "members": members}
 
     # Administration
-
-    def describe(self, asked: AskedDescribe, now_ms: int, out: list[Effect]) -> None:
-        """One group: GROUP_ID_NOT_FOUND."""
-        (group_id,) = asked.request.group_ids
-        try:
-            described = _described(self._existing(group_id), self._topics())
-        except KafkaError as error:
-            described = describe.DescribedGroup(
-                error_code=error.code, error_message=error.own_message, group_id=group_id
-            )
-        out.append(Reply(asked.ticket, describe.ShareGroupDescribeResponse(groups=[described])))
 
     def describe_offsets(self, asked: AskedOffsets, now_ms: int, out: list[Effect]) -> None:
         """The partitions of one group that have a state, without what the share coordinator knows of them. As
@@ -356,7 +267,7 @@ class ShareMembership:
         coordinator says."""
         group_id, ticket = asked.request.group_id, asked.ticket
         try:
-            group = self._existing_or_new(group_id)
+            group = self._group_to_join(group_id, [])
             if group.members:
                 raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
             response, states, to_set_up = partition_states.altered(group, asked.request, self._topics())
@@ -466,22 +377,6 @@ class ShareMembership:
 
     # Inside
 
-    def _existing(self, group_id: str) -> ShareGroup:
-        group = self._groups.get(group_id)
-        if group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        return _as_share_group(group)
-
-    def _of_members(self, group_id: str) -> ShareGroup:
-        """As `_existing`; members are told of a share group."""
-        if group_id not in self._groups:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
-        return self._existing(group_id)
-
-    def _existing_or_new(self, group_id: str) -> ShareGroup:
-        group = self._groups.get(group_id)
-        return ShareGroup(group_id) if group is None else _as_share_group(group)
-
     def _ask_to_delete(
         self,
         group: ShareGroup,
@@ -504,38 +399,6 @@ class ShareMembership:
 
 
 # Checks
-
-
-def _as_share_group(group: Group) -> ShareGroup:
-    if not isinstance(group, ShareGroup):
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a share group.")
-    return group
-
-
-def _member_of(group: ShareGroup, member_id: str) -> ShareMember:
-    member = group.members.get(member_id)
-    if member is None:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}."
-        )
-    return member
-
-
-def _check_epoch(member: ShareMember, epoch: int) -> None:
-    """A member that comes with the epoch before has not got the last answer."""
-    current = member.current
-    if epoch == current.member_epoch or epoch == current.previous_member_epoch < current.member_epoch:
-        return
-    advice = "The member must abandon all its partitions and rejoin."
-    known = f"than the one known by the group coordinator ({current.member_epoch})"
-    if epoch > current.member_epoch:
-        message = f"The share group member has a greater member epoch ({epoch}) {known}. {advice}"
-    else:
-        message = (
-            f"The share group member has a smaller member epoch ({epoch}) {known}, and it does not match the "
-            f"previous member epoch ({current.previous_member_epoch}). {advice}"
-        )
-    raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
 def _check_texts(asked: AskedHeartbeat) -> None:
@@ -564,33 +427,10 @@ def _updated(metadata: ShareGroupMemberMetadataValue, asked: AskedHeartbeat) -> 
     return replace(metadata, **changes) if changes else metadata
 
 
-def _reconciled(
-    current: MemberAssignment,
-    epoch: int,
-    target: Partitions,
-    metadata: ShareGroupMemberMetadataValue,
-    has_new_epoch: bool,
-    view: ClusterView,
-) -> MemberAssignment:
-    """The member gets its target at once, as far as it still subscribes to it."""
-    if current.member_epoch == epoch and not has_new_epoch:
-        return current
-    subscribed = _topic_ids(metadata, view)
-    partitions = {topic_id: indexes for topic_id, indexes in target.items() if topic_id in subscribed}
-    if current.member_epoch == epoch:
-        return current._replace(partitions=partitions)
-    return MemberAssignment(epoch, current.member_epoch, partitions)
-
-
 def _topic_ids(metadata: ShareGroupMemberMetadataValue, view: ClusterView) -> frozenset[bytes]:
     """Of the topics that a member subscribes to and that exist."""
     topics = view.topics
     return frozenset(topics[name].topic_id for name in metadata.subscribed_topic_names if name in topics)
-
-
-def _epoch_record(group_id: str, epoch: int, topics_hash: int) -> GroupRecord:
-    value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=topics_hash)
-    return ShareGroupMetadataKey(group_id=group_id), value
 
 
 def _refused_deletion(group_id: str, code: ErrorCode) -> DeleteGroupsResponse:
@@ -607,18 +447,6 @@ def _assignment(partitions: Partitions) -> Assignment:
             TopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
             for topic_id, indexes in sorted(partitions.items())
         ]
-    )
-
-
-def _described(group: ShareGroup, view: ClusterView) -> describe.DescribedGroup:
-    return describe.DescribedGroup(
-        error_code=NONE,
-        group_id=group.group_id,
-        group_state=group.state_name,
-        group_epoch=group.group_epoch,
-        assignment_epoch=group.assignment_epoch,
-        assignor_name=SIMPLE,
-        members=[_described_member(member, view) for member in group.members.values()],
     )
 
 

@@ -8,7 +8,6 @@ from odradek.coordinator.groups.group import JOIN_EPOCH, LEAVE_EPOCH, SHARE
 from odradek.coordinator.groups.group_type import Check, GroupHandlers, GroupType, MachineParts
 from odradek.coordinator.groups.request_checks import check_described, check_name
 from odradek.coordinator.shares.groups.commands import StatesDeleted, StatesInitialized
-from odradek.coordinator.shares.groups.group import ShareGroup
 from odradek.coordinator.shares.groups.membership import TIMERS, AskedHeartbeat, ShareMembership
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import alter_share_group_offsets as alter
@@ -21,10 +20,10 @@ from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 
 
 def _start(parts: MachineParts) -> GroupHandlers:
-    membership = ShareMembership(parts.groups, parts.settings, parts.topics, parts.store, parts.delete_group)
+    membership = ShareMembership(parts)
     return GroupHandlers(
         membership=membership,
-        new_group=ShareGroup,
+        new_group=membership.new_group,
         commands={
             heartbeat.ShareGroupHeartbeatRequest: membership.heartbeat,
             describe.ShareGroupDescribeRequest: membership.describe,

@@ -60,7 +60,7 @@ STATES = {0: "stable", 1: "unrevoked", 2: "unreleased", 127: "unknown"}
 OF_THIS_PROCESS = (
     "_topics",
     "_shared_names",
-    "is_to_look",
+    "topics_may_have_changed",
     "has_new_topics",
     "matching_since_ms",
     "match_failed_at_ms",

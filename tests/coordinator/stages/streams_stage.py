@@ -98,7 +98,7 @@ class StreamsStage(NamedRecordsStage):
         return durable_state(self.machine)
 
     def member_text(self, member) -> str:
-        return f"{member.member_id}:{member.tasks.member_epoch}:{member.tasks.state.name}"
+        return f"{member.member_id}:{member.current.member_epoch}:{member.current.state.name}"
 
     def value_text(self, value) -> str:
         return value_text(value)

@@ -144,7 +144,7 @@ class ConsumerMembership(EpochMembership[ConsumerGroup, ConsumerMember, Consumer
             and metadata.classic_member_metadata is None
             # A quick command does not pass the handler, which checks it for all others.
             and self._settings.serves_consumer_groups
-            and not (group.subscriptions.has_patterns and self._is_match_due(group, False, now_ms))
+            and not (group.subscriptions.pattern_counts and self._is_match_due(group, False, now_ms))
         )
 
     def _group_to_join(self, group_id: str, records: list[GroupRecord]) -> ConsumerGroup:
@@ -240,10 +240,10 @@ class ConsumerMembership(EpochMembership[ConsumerGroup, ConsumerMember, Consumer
         if change.replaced is not None:
             self.cancel_timers(group, change.replaced, out)
         super()._settle(change, group, member, asked, now_ms, out)
-        if group.subscriptions.has_patterns and self._is_match_due(group, change.wants_match, now_ms):
+        if group.subscriptions.pattern_counts and self._is_match_due(group, change.wants_match, now_ms):
             group.matching_since_ms = now_ms
             group.has_new_topics = False
-            patterns = tuple(group.subscriptions.patterns)
+            patterns = tuple(group.subscriptions.pattern_counts)
             left_out = asked.client.left_out
             out.append(MatchTopics(group.group_id, patterns, self._topics().version, left_out))
 
@@ -289,7 +289,7 @@ class ConsumerMembership(EpochMembership[ConsumerGroup, ConsumerMember, Consumer
         return age_ms > MATCH_AGAIN_AFTER_MS and (
             is_new
             or group.has_new_topics
-            or group.subscriptions.resolved.keys() != group.subscriptions.patterns
+            or group.subscriptions.resolved.keys() != group.subscriptions.pattern_counts.keys()
             or age_ms > self._settings.group_consumer_regex_refresh_interval_ms
         )
 
@@ -402,7 +402,7 @@ class ConsumerMembership(EpochMembership[ConsumerGroup, ConsumerMember, Consumer
     ) -> None:
         if group.subscriptions.may_include(names):
             group.topics_may_have_changed = True
-        if group.subscriptions.has_patterns and not names.isdisjoint(self._topics().topics.keys()):
+        if group.subscriptions.pattern_counts and not names.isdisjoint(self._topics().topics.keys()):
             group.has_new_topics = True
 
     def owned(self, group: ConsumerGroup, view: ClusterView) -> Iterator[tuple[str, Collection[int]]]:

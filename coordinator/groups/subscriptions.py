@@ -26,14 +26,15 @@ class Subscriptions:
     """By pattern; those that were never resolved are missing."""
     name_counts: dict[str, int] = field(default_factory=dict)
     """By topic, how many members subscribe by name."""
-    _pattern_counts: dict[str, int] = field(default_factory=dict)
+    pattern_counts: dict[str, int] = field(default_factory=dict)
+    """By regular expression, how many members subscribe by it; resolved or not."""
 
     def count(self, metadata: ConsumerGroupMemberMetadataValue, change: int) -> None:
         """A member with this metadata joined (1) or left (-1)."""
         for topic in metadata.subscribed_topic_names:
             add_to_count(self.name_counts, topic, change)
         if metadata.subscribed_topic_regex:
-            add_to_count(self._pattern_counts, metadata.subscribed_topic_regex, change)
+            add_to_count(self.pattern_counts, metadata.subscribed_topic_regex, change)
 
     def include(self, topic: str) -> bool:
         """Whether members subscribe to a topic."""
@@ -49,7 +50,7 @@ class Subscriptions:
         names.update(after.subscribed_topic_names)
         old, new = before.subscribed_topic_regex, after.subscribed_topic_regex
         for pattern, resolved in self.resolved.items():
-            is_last = pattern == old and self._pattern_counts.get(pattern) == 1
+            is_last = pattern == old and self.pattern_counts.get(pattern) == 1
             if not is_last or pattern == new:
                 names |= resolved.topics
         return names
@@ -60,7 +61,7 @@ class Subscriptions:
 
     def topics_without(self, metadata: Iterable[ConsumerGroupMemberMetadataValue]) -> set[str]:
         """The topics that are subscribed to without the members with this metadata."""
-        counts, pattern_counts = dict(self.name_counts), dict(self._pattern_counts)
+        counts, pattern_counts = dict(self.name_counts), dict(self.pattern_counts)
         for one in metadata:
             for name in one.subscribed_topic_names:
                 add_to_count(counts, name, -1)
@@ -75,11 +76,6 @@ class Subscriptions:
             not names.isdisjoint(resolved.topics) for resolved in self.resolved.values()
         )
 
-    @property
-    def has_patterns(self) -> bool:
-        """Whether anybody subscribes by pattern."""
-        return bool(self._pattern_counts)
-
     def topics_of(self, metadata: ConsumerGroupMemberMetadataValue) -> frozenset[str] | set[str]:
         """What a member with this metadata subscribes to, as far as its pattern has been resolved."""
         resolved = self.resolved.get(metadata.subscribed_topic_regex or "")
@@ -88,12 +84,7 @@ class Subscriptions:
 
     def count_of(self, pattern: str) -> int:
         """How many members subscribe to it."""
-        return self._pattern_counts.get(pattern, 0)
-
-    @property
-    def patterns(self) -> Iterable[str]:
-        """All that members subscribe to, resolved or not."""
-        return self._pattern_counts.keys()
+        return self.pattern_counts.get(pattern, 0)
 
 
 def add_to_count(counts: dict[str, int], name: str, change: int) -> None:

@@ -9,7 +9,7 @@ Source: GroupMetadataManager.java of Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -85,10 +85,8 @@ class StreamsGroupHeartbeatResult(NamedTuple):
     """By name: internal topics that the application lacks."""
 
 
-def heartbeat_result(
-    topics: Mapping[str, NewTopic] = NO_TOPICS, **fields: Any
-) -> StreamsGroupHeartbeatResult:
-    return StreamsGroupHeartbeatResult(StreamsGroupHeartbeatResponse(**fields), topics)
+def heartbeat_result(**fields: Any) -> StreamsGroupHeartbeatResult:
+    return StreamsGroupHeartbeatResult(StreamsGroupHeartbeatResponse(**fields))
 
 
 def refused_heartbeat(code: ErrorCode, message: str | None = None) -> StreamsGroupHeartbeatResult:
@@ -123,8 +121,8 @@ class StreamsMembership(EpochMembership[StreamsGroup, StreamsMember, StreamsChan
     def _max_size(self) -> int:
         return self._settings.group_streams_max_size
 
-    def _existing(self, group_id: str, noun: str = "Streams group") -> StreamsGroup:
-        return super()._existing(group_id, noun)
+    def _existing(self, group_id: str, is_told_of_type: bool = True) -> StreamsGroup:
+        return super()._existing(group_id, is_told_of_type)
 
     def _check_admission(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> None:
         if request.member_epoch == JOIN_EPOCH:
@@ -281,8 +279,7 @@ class StreamsMembership(EpochMembership[StreamsGroup, StreamsMember, StreamsChan
         if group.shutdown_by is not None:
             statuses.append(_shutdown(group.shutdown_by))
         is_up_to_date = group.endpoint_epoch == request.endpoint_information_epoch
-        return heartbeat_result(
-            configured.topics_to_create,
+        response = StreamsGroupHeartbeatResponse(
             error_code=NONE,
             member_id=change.member_id,
             member_epoch=current.member_epoch,
@@ -290,8 +287,12 @@ class StreamsMembership(EpochMembership[StreamsGroup, StreamsMember, StreamsChan
             status=statuses,
             endpoint_information_epoch=group.endpoint_epoch,
             partitions_by_user_endpoint=None if is_up_to_date else self._endpoints(group),
-            **({} if assignment is None else _listed(assignment, heartbeat.TaskIds)),
         )
+        if assignment is not None:
+            response.active_tasks = listed_tasks(assignment.active, heartbeat.TaskIds)
+            response.standby_tasks = listed_tasks(assignment.standby, heartbeat.TaskIds)
+            response.warmup_tasks = listed_tasks(assignment.warmup, heartbeat.TaskIds)
+        return StreamsGroupHeartbeatResult(response, configured.topics_to_create)
 
     def _endpoints(self, group: StreamsGroup) -> list[EndpointToPartitions]:
         view = self._topics()
@@ -564,14 +565,14 @@ def _described_member(group: StreamsGroup, member: StreamsMember) -> describe.Me
         process_id=metadata.process_id,
         user_endpoint=None if endpoint is None else copied_as(describe.Endpoint, endpoint),
         client_tags=[copied_as(describe.KeyValue, tag) for tag in metadata.client_tags],
-        assignment=describe.Assignment(**_listed(member.current.assigned.without_epochs(), describe.TaskIds)),
-        target_assignment=describe.Assignment(**_listed(group.target_of(member.member_id), describe.TaskIds)),
+        assignment=_described_assignment(member.current.assigned.without_epochs()),
+        target_assignment=_described_assignment(group.target_of(member.member_id)),
     )
 
 
-def _listed(assignment: TaskAssignment, make: Callable[..., Any]) -> dict[str, Any]:
-    return {
-        "active_tasks": listed_tasks(assignment.active, make),
-        "standby_tasks": listed_tasks(assignment.standby, make),
-        "warmup_tasks": listed_tasks(assignment.warmup, make),
-    }
+def _described_assignment(assignment: TaskAssignment) -> describe.Assignment:
+    return describe.Assignment(
+        active_tasks=listed_tasks(assignment.active, describe.TaskIds),
+        standby_tasks=listed_tasks(assignment.standby, describe.TaskIds),
+        warmup_tasks=listed_tasks(assignment.warmup, describe.TaskIds),
+    )

@@ -139,7 +139,7 @@ class EpochMembership(Generic[AnyGroup, AnyMember, AnyChange]):
         if request.member_epoch == JOIN_EPOCH:
             group = self._group_to_join(request.group_id, records)
         else:
-            group = self._group_for_member(request.group_id)
+            group = self._existing(request.group_id, is_told_of_type=True)
         self._check_admission(group, request)
         change = self._change_for(group, request, owned)
         if records:
@@ -158,19 +158,16 @@ class EpochMembership(Generic[AnyGroup, AnyMember, AnyChange]):
             )
         return self.change_class(group, member, request.member_id)
 
-    def _existing(self, group_id: str, noun: str = "Group") -> AnyGroup:
+    def _existing(self, group_id: str, is_told_of_type: bool = False) -> AnyGroup:
         """GROUP_ID_NOT_FOUND."""
         group = self._groups.get(group_id)
         if group is None:
+            noun = f"{self.kind.capitalize()} group" if is_told_of_type else "Group"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{noun} {group_id} not found.")
         if not isinstance(group, self.group_class):
             kind = self.kind
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {kind} group.")
         return group
-
-    def _group_for_member(self, group_id: str) -> AnyGroup:
-        """The group of one that stays, who is told of a group of this type."""
-        return self._existing(group_id, f"{self.kind.capitalize()} group")
 
     def _group_to_join(self, group_id: str, records: list[GroupRecord]) -> AnyGroup:
         """The group of a member that joins; a new one where there is none, or an empty one of the classic

@@ -50,7 +50,7 @@ class BuildParts(build_ext):
     def _compile(self, extensions: list[Extension]) -> None:
         """Cython in processes, then the C compiler under threads that wait for it."""
         self.parallel = os.cpu_count() or 1
-        translated = cythonize(extensions, nthreads=self.parallel, quiet=True)
+        translated = cythonize(extensions, include_path=["."], nthreads=self.parallel, quiet=True)
         for extension, in_c in zip(extensions, translated, strict=True):
             extension.sources = in_c.sources
             if self.compiler.compiler_type == "unix":

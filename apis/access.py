@@ -1,6 +1,6 @@
-"""What a client needs to be allowed: the needs that each API declares (`apis/declaration.py`).
+"""Permissions of clients: the needs that each API declares (`apis/declaration.py`).
 
-The connection knows its principal. `server/network/_pipeline.pyx` calls the authorizer once for every
+The connection knows its principal. `server/network/requests.pxi` calls the authorizer once for every
 request, before the handler, with the needs of the API, and gives the refused resources to the handler in its
 context. Without an authorizer `AllowAll` allows everything.
 
@@ -77,8 +77,8 @@ class Authorizer(Protocol):
         """The part of `resources` that the connection's principal is not allowed."""
 
     def left_out(self, connection: Requester, resources: Resources) -> Refused:
-        """As `refused_of`, for lists that omit what is refused and for fields with the allowed operations:
-        the client did not name these resources, so a refusal is not logged."""
+        """The same part as from `refused_of`, for lists that omit what is refused and for fields with the
+        allowed operations: the client did not name these resources, so a refusal is not logged."""
 
     def is_known_to_allow(
         self, connection: Requester, operation: Operation, resource_type: ResourceType, names: Collection[Any]

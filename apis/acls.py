@@ -164,7 +164,7 @@ class DeleteAcls:
 
 
 def _refusal_to_change(context: RequestContext, machine: ClusterMachine | None) -> KafkaError | None:
-    """Of all lines."""
+    """Refusal of all lines, if there is one."""
     if (Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME) in context.refused:
         return KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if machine is None:

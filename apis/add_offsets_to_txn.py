@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 AS_CLIENT = Client("", "", 3)
-"""As a client that adds partitions, before transaction version 2."""
+"""Client that adds partitions, as before transaction version 2."""
 
 
 class AddOffsetsToTxn:

@@ -39,7 +39,7 @@ def reachable_brokers(
 def reachable(
     brokers: Mapping[int, Broker], connection: ConnectionInfo, node_id: int
 ) -> list[tuple[Broker, str, int]]:
-    """Those of `brokers` that have the client's listener, with their addresses, by node id."""
+    """Brokers that have the client's listener, with their addresses, by node id."""
     found = []
     for _, broker in sorted(brokers.items()):
         address = address_of(broker, connection, node_id)

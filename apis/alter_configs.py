@@ -145,7 +145,8 @@ class Altering:
     def _refusing(
         self, unauthorized: Mapping[int, tuple[ConfigChange, ErrorCode]]
     ) -> Work[dict[int, KafkaError]]:
-        """As in Kafka, what is wrong with the settings of one broker counts before the permission."""
+        """Refusals of changes without permission. As in Kafka, a fault in the settings of one broker counts
+        before the permission."""
         changes = [change for change, _ in unauthorized.values()]
         judged: Sequence[KafkaError | None]
         try:
@@ -159,7 +160,7 @@ class Altering:
         }
 
     def change_of(self, resource: Resource) -> ConfigChange:
-        """What is wanted of a resource. Refuses with KafkaError(INVALID_REQUEST) what makes no sense."""
+        """The wanted change of a resource. Refuses with KafkaError(INVALID_REQUEST) what makes no sense."""
         self._check_settings(resource.configs)
         names = {config.name for config in resource.configs}
         return ConfigChange(self._owner(resource), self._change(resource), names=names)
@@ -272,7 +273,7 @@ class ForwardedConfigs:
     def __call__(self, request: Any, context: RequestContext) -> Waiting | Message:
         resources = list(request.resources)
         own: dict[int, KafkaError | None] = {}
-        """What is decided here; None: it is done."""
+        """Results that are decided here, by the number of the resource; None: it is done."""
         for number, one in enumerate(resources):
             refusal = self._refusal(one, context, validate_only=request.validate_only)
             if refusal is not None or one.resource_type == BROKER_LOGGER:

@@ -92,8 +92,8 @@ class RequestContext:
     def refused_names(
         self, operation: Operation, resource_type: ResourceType, names: Collection[str | None]
     ) -> Collection[str]:
-        """Those of the names with which the client may not do this, whatever the request names. None stands
-        for an unknown name and is never refused."""
+        """Names with which the client may not do this, whatever the request names. None stands for an unknown
+        name and is never refused."""
         wanted = self._undecided(operation, resource_type, names)
         if not wanted:
             return ()
@@ -102,7 +102,7 @@ class RequestContext:
     def left_out(
         self, operation: Operation, resource_type: ResourceType, names: Collection[str | None]
     ) -> Collection[str]:
-        """As `refused_names`, for names that the client has not told: a list omits them."""
+        """Refused ones among names that the client has not told: a list omits them."""
         wanted = self._undecided(operation, resource_type, names)
         if not wanted:
             return ()

@@ -40,7 +40,7 @@ logger = logging.getLogger("odradek.clients")
 TAKEN = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 """The best first."""
 LOGGED_CHARACTERS_MAX = 8192
-"""Of one push."""
+"""Characters of one push that are logged at most."""
 
 
 class ClientMetricsApis:

@@ -46,7 +46,7 @@ class RemoteLogEnds(Protocol):
 
 
 class Groups(Protocol):
-    """What the handlers need of `coordinator.group_coordinator.GroupCoordinator`."""
+    """Part of `coordinator.group_coordinator.GroupCoordinator` that the handlers need."""
 
     @property
     def log_ends(self) -> RemoteLogEnds | None:
@@ -164,7 +164,7 @@ class RemoteTransactions(Protocol):
 
 
 class Transactions(Protocol):
-    """What the handlers need of `coordinator.transactions.coordinator.TransactionCoordinator`."""
+    """Part of `coordinator.transactions.coordinator.TransactionCoordinator` that the handlers need."""
 
     @property
     def remote(self) -> RemoteTransactions | None:
@@ -178,7 +178,7 @@ class Transactions(Protocol):
 
 
 class Shares(Protocol):
-    """What the handlers need of `coordinator.shares.state.coordinator.ShareCoordinator`. Keys are
+    """Part of `coordinator.shares.state.coordinator.ShareCoordinator` that the handlers need. Keys are
     `SharePartitionKey.text`."""
 
     def partition_of(self, key: str) -> int: ...

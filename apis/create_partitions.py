@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 FIRST_STRICT_VERSION = 3
 """From then on topics are refused when the client's quota of partitions is used up (KIP-599)."""
 _WITHOUT_MESSAGE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-"""As in Kafka."""
+"""Codes without a message, as in Kafka."""
 
 
 class CreatePartitions:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Forwarding(Enum):
-    """What a node of a cluster does with requests that the controllers carry out (`apis/forwarding.py`)."""
+    """Handling of requests that the controllers carry out, at a node of a cluster (`apis/forwarding.py`)."""
 
     NONE = 0
     """Serves them itself, as a node alone does."""
@@ -48,7 +48,7 @@ class Charge(IntEnum):
     WITH_RESPONSE = 0
     """When the response is encoded."""
     WHEN_HANDLED = 1
-    """As soon as the handler returns, with the bytes of the request: others may begin before its response."""
+    """When the handler returns, with the bytes of the request: others may begin before its response."""
     BY_HANDLER = 2
     """The handler charges for it, if it counts at all."""
 
@@ -63,7 +63,7 @@ class Api:
     """Makes the handler of a node, `(request, context) -> response | Waiting | None`. A handler with an
     attribute `prefix` says how its requests repeat themselves, if they are worth remembering."""
     needs: Needs
-    """What a client has to be allowed (`apis/access.py`). The pipeline asks the authorizer once for each
+    """Permissions that a client needs (`apis/access.py`). The pipeline asks the authorizer once for each
     request, before the handler, and gives the refused resources to the handler in its context."""
     overlaps: tuple[type[Message], ...] = ()
     """The requests that may begin on the same connection before this one is answered. Promise: each response

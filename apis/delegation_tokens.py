@@ -66,7 +66,7 @@ Judge = Callable[[DelegationTokens, bool], Change]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenParts:
-    """What the handlers need of the node."""
+    """Parts of the node that the handlers need."""
 
     rules: TokenRules
     protocols: Mapping[str, str]
@@ -175,7 +175,7 @@ def _created(token: DelegationToken, hmac: bytes, version: int) -> CreateDelegat
 def _not_created(
     code: ErrorCode, owner: str, requester: str, version: int, time_ms: int = 0
 ) -> CreateDelegationTokenResponse:
-    """As Kafka's broker refuses, `time_ms` is -1; its controllers have 0."""
+    """Response of a refusal. In Kafka `time_ms` is -1 if a broker refuses, and 0 if a controller does."""
     owner_type, _, owner_name = owner.partition(":")
     response = CreateDelegationTokenResponse(
         error_code=code,

@@ -119,7 +119,7 @@ class FetchAnswer:
         """Set by `response` for `finishing`: partitions and their indexes in the lists of their topics."""
 
     def measured(self, run: Callable[[], T]) -> T:
-        """What `run()` returns; its time is charged."""
+        """Result of `run()`; its time is charged."""
         if self._charge is None:
             return run()
         began_ns = perf_counter_ns()
@@ -344,7 +344,7 @@ def response_bytes(
 
 @cache
 def _fixed_bytes(version: int) -> tuple[int, int, int]:
-    """Of a response, of each topic without its name, and of each partition without its records."""
+    """Bytes of a response, of each topic without its name, and of each partition without its records."""
     is_flexible = version >= FIRST_FLEXIBLE_VERSION
     length_bytes, name_bytes, tags_bytes = (1, 1, 1) if is_flexible else (4, 2, 0)
     partition_bytes = 14 + (4 if not is_flexible else 3) + tags_bytes

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.apis.addresses import address_of
-from odradek.apis.turn import COMMITTED, FLUSHED, REPLICATED, replicated_within
+from odradek.apis.turn import COMMITTED, FLUSHED, Until
 from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _EXPECTED_OF_FETCH = _EXPECTED | {
     ErrorCode.REPLICA_NOT_AVAILABLE,
     ErrorCode.OFFSET_OUT_OF_RANGE,
 }
-"""What ReplicaManager of Kafka 4.3 leaves out of its failed requests."""
+"""Codes that ReplicaManager of Kafka 4.3 leaves out of its failed requests."""
 
 
 class LedPartition:
@@ -64,14 +64,13 @@ class LedPartition:
         self.has_followers = len(view.replicas) > 1
         """Without followers the ISR is this node, and all that is committed to the log is replicated."""
 
-    def until(self, must_flush: bool, by_all: bool, timeout_ms: int | None = None) -> int:
-        """What the answer to an append waits for (`apis/turn.py`): `by_all` with acks=all, for `timeout_ms`
+    def until(self, must_flush: bool, by_all: bool, timeout_ms: int | None = None) -> Until:
+        """Conditions of the response to an append (`apis/turn.py`): `by_all` with acks=all, for `timeout_ms`
         if that is given. With one replica the high watermark is where the log ends after each commit.
         """
-        until = FLUSHED if must_flush else COMMITTED
         if not by_all or not self.has_followers:
-            return until
-        return until | (REPLICATED if timeout_ms is None else replicated_within(timeout_ms))
+            return FLUSHED if must_flush else COMMITTED
+        return Until(must_flush, True, 0 if timeout_ms is None else max(timeout_ms, 1))
 
 
 class Leadership:
@@ -118,8 +117,8 @@ class Leadership:
         return led
 
     def hold(self, topic: str, index: int) -> LedPartition:
-        """As `lead`; also a partition that this node follows, where a consumer may read what is committed
-        (KIP-392)."""
+        """Partition as from `lead`; also one that this node follows, where a consumer may read what is
+        committed (KIP-392)."""
         try:
             return self.lead(topic, index)
         except KafkaError as error:
@@ -143,7 +142,7 @@ class Leadership:
             traffic.refused_produce()
 
     def note_refused_fetch(self, topic: str, index: int, code: ErrorCode) -> None:
-        """As `note_refused_produce`."""
+        """Counts a refusal, as `note_refused_produce` does."""
         traffic = None if code in _EXPECTED_OF_FETCH else self._traffic(topic, index)
         if traffic is not None:
             traffic.refused_fetch()

@@ -86,7 +86,7 @@ class RefusedNames(NamedTuple):
     """Topics of a request that are refused by name."""
 
     uncreatable: Collection[str]
-    """They do not exist, and the client may not create them."""
+    """Topics that do not exist, and that the client may not create."""
     unseen: Collection[str]
     """The client may not describe them."""
 

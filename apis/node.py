@@ -187,7 +187,7 @@ class ApiSettings:
     changes_log_levels: bool = False
     """Whether the broker owns its process: then clients may change the levels of loggers."""
     token_rules: TokenRules = field(default_factory=lambda: TokenRules(None))
-    """Of delegation tokens."""
+    """Rules of delegation tokens."""
     security_protocols: Mapping[str, str] = field(default_factory=dict)
     """By the name of a listener; those that are PLAINTEXT may be missing."""
     option_value: Callable[[str], Any] = BROKER_OPTIONS.defaults.__getitem__
@@ -195,7 +195,7 @@ class ApiSettings:
 
 
 class ApiParts:
-    """What the handlers of a node are made of."""
+    """Parts of which the handlers of a node are made."""
 
     def __init__(self, node: NodeParts, settings: ApiSettings, versions: Mapping[int, range]) -> None:
         self.node = node
@@ -205,7 +205,7 @@ class ApiParts:
         self._shared: dict[Callable[[ApiParts], Any], Any] = {}
 
     def shared(self, make: Callable[[ApiParts], Part]) -> Part:
-        """What `make` makes of these parts: at the first call with it, and the same at each later one, as
+        """Result of `make` with these parts: made at the first call, and the same at each later one, as
         handlers share it."""
         if make not in self._shared:
             self._shared[make] = make(self)

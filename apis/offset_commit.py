@@ -10,7 +10,6 @@ Source: KafkaApis.handleOffsetCommitRequest of Kafka 4.3.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from odradek.apis.access import each, on_topics, the_group
@@ -120,6 +119,20 @@ class _RepeatedPartition(NamedTuple):
     committed_metadata: str = ""
 
 
+class _RepeatedTicket(Ticket[OffsetCommitResponse]):
+    """Without a function for the refusal, which hardly any commit needs."""
+
+    __slots__ = ("_commits", "_items")
+
+    def __init__(
+        self, take: Callable[[OffsetCommitResponse], object], commits: _RepeatedCommits, items: list[Any]
+    ) -> None:
+        self._take, self._commits, self._items = take, commits, items
+
+    def refused(self, code: ErrorCode) -> OffsetCommitResponse:
+        return self._commits.refused(self._items, code)
+
+
 class _RepeatedCommits:
     """Commits of one member in one topic, with different partitions and offsets."""
 
@@ -148,10 +161,10 @@ class _RepeatedCommits:
                 return False
         request.topics[0].partitions = items
         granted = self._granted if partitions == self._answered else None
-        self._submit(Asked(request, self._client, Ticket(ticket, partial(self._refuse, items)), granted))
+        self._submit(Asked(request, self._client, _RepeatedTicket(ticket, self, items), granted))
         return True
 
-    def _refuse(self, items: list[Any], code: ErrorCode) -> OffsetCommitResponse:
+    def refused(self, items: list[Any], code: ErrorCode) -> OffsetCommitResponse:
         self._request.topics[0].partitions = items
         return cast(OffsetCommitResponse, API.refuse(self._request, self._client.version, code))
 

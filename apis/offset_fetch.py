@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.access import on_groups, on_topics
-from odradek.apis.coordinators import Gathering, client_of, nobody
+from odradek.apis.coordinators import Gathering, client_of
 from odradek.apis.declaration import Api
-from odradek.apis.prefixes import Ask, Prefix, RememberedResponse
 from odradek.coordinator.asked import Asked, Client, Ticket
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
@@ -56,26 +54,6 @@ class OffsetFetch:
         self._leadership = leadership
         self._groups = groups
         self._oldest_groups = oldest_groups
-
-    @property
-    def prefix(self) -> Prefix[OffsetFetchRequest]:
-        """Tools that watch a group fetch the same partitions repeatedly."""
-        return Prefix(OffsetFetchRequest.versions, self._learn)
-
-    def _learn(self, request: OffsetFetchRequest, context: RequestContext) -> Ask | None:
-        version, groups = context.api_version, _groups_of(request, context.api_version)
-        if version == 0 and self._oldest_groups is not None:
-            return None
-        if len(groups) != 1 or groups[0].topics is None:
-            return None  # all partitions: their number is not known and may grow
-        known, refused = self._split(groups[0].topics, context)
-        asked = self._asked(request, groups[0], known, client_of(context), nobody)
-        ask = partial(self._groups.ask, groups[0].group_id, asked)
-
-        def respond(response: OffsetFetchResponse) -> OffsetFetchResponse:
-            return self._response(groups, [self._group(response, refused, context)], version)
-
-        return Ask(RememberedResponse(ask, version, respond))
 
     def __call__(self, request: OffsetFetchRequest, context: RequestContext) -> Waiting:
         version, client = context.api_version, client_of(context)

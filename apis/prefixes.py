@@ -13,7 +13,7 @@ Each connection has a table of the prefixes that it may use. A connection that s
 gets the same object, if the authorizer allows its own principal the resources; unless the meaning depends on
 the connection (`is_of_connection`). All tables are dropped when the cluster's view changes.
 
-`server/network/_pipeline.pyx` serves them; `wire/prefixes.py` finds where the repeated part ends.
+`server/network/requests.pxi` serves them; `wire/prefixes.py` finds where the repeated part ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from odradek.apis.turn import COMMITTED
+from odradek.apis.turn import COMMITTED, Until
 from odradek.wire.frames import Template, response_parts
 from odradek.wire.response_errors import errors_of
 
@@ -60,8 +60,8 @@ class AppendBatch:
     refuse: Callable[[KafkaError], Message]
     closed: dict[Any, Any]
     is_transactional: bool
-    until: int = COMMITTED
-    """What the response waits for beside the disk (`apis/turn.py`)."""
+    until: Until = COMMITTED
+    """Further conditions of the response, beside the commit (`apis/turn.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

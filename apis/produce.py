@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from odradek.apis.turn import Turn, WorkQueue
     from odradek.storage.log._staging import Appended
     from odradek.storage.log.partition import Partition
+    from odradek.storage.log.preparation import Batch
     from odradek.storage.log.transactions import Verified
-    from odradek.storage.log.validation import Batch
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics: Kafka's own tools use it."""
@@ -113,7 +113,7 @@ class ProduceAnswer(Waiting):
         self.response: ProduceResponse | None = response
         self.acks = acks
         self.timeout_ms = timeout_ms
-        """Of an answer that waits for the replicas."""
+        """Timeout of a response that waits for the replicas."""
         self.connection: ConnectionInfo | None = None
         """Set if the client expects no answer (acks=0); an error then closes the connection."""
         self.pending = 1
@@ -212,12 +212,12 @@ class _LateAppend:
         self.size_bytes = len(records)
 
     def preparation(self) -> Preparation:
-        return self._log.preparing(self._records, now_ms=self._now_ms, magic_limit=self._magic_limit)
+        return self._log.appends.preparing(self._records, now_ms=self._now_ms, magic_limit=self._magic_limit)
 
     def attempt(self) -> Preparation | None:
         led = self._lead()
         try:
-            appended = self._log.append(
+            appended = self._log.appends.append(
                 self._records,
                 now_ms=self._now_ms,
                 magic_limit=self._magic_limit,
@@ -231,7 +231,7 @@ class _LateAppend:
 
     def make(self, prepared: list[Batch]) -> None:
         led = self._lead()
-        appended = self._log.append(prepared, now_ms=self._now_ms, transactions=self._verified)
+        appended = self._log.appends.append(prepared, now_ms=self._now_ms, transactions=self._verified)
         self._produce.take(self._answer, self._partition, led, appended)
 
     def refuse(self, error: KafkaError) -> None:
@@ -314,7 +314,7 @@ class Produce:
 
         return AppendBatch(
             led.log,
-            led.log.append_ordinary,
+            led.log.appender.append_ordinary,
             response_template(respond(0, PLACEHOLDERS), version, PLACEHOLDERS),
             lambda error: respond(int(error.code), (-1, -1, -1)),
             self._gates.open,
@@ -361,7 +361,7 @@ class Produce:
                     led, records, verified = judge(name, data, version, acks, context.client_id, verdicts)
                     log = led.log
                     if not gates or log not in gates:
-                        appended = log.append(
+                        appended = log.appends.append(
                             records,
                             now_ms=now_ms,
                             magic_limit=magic_limit,
@@ -400,7 +400,7 @@ class Produce:
         request: ProduceRequest,
         context: RequestContext,
     ) -> None:
-        """What a request with refused resources or impossible acks is refused for, in Kafka's order."""
+        """Refuses a request with refused resources or impossible acks, in Kafka's order."""
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         if context.refuses(WRITE, TOPIC, topic.name or topic.topic_id):
@@ -549,7 +549,7 @@ def _keep_last_of_each(request: ProduceRequest) -> None:
 
 
 def _magic_limit(version: int) -> int:
-    """The newest record format of a request; see `Partition.append`."""
+    """The newest record format of a request; see `Appends.append`."""
     return 2 if version >= FIRST_VERSION_OF_V2_ONLY else version // FIRST_VERSION_OF_V1
 
 

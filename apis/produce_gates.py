@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.produce")
 
 ABANDONED_BYTES_MAX = 64 * 1024 * 1024
-"""As much as one connection may hold."""
+"""Bound of the abandoned appends: the same bytes as one connection may hold."""
 _ENTRY_BYTES = 1024
 """Memory of an append beside its records."""
 

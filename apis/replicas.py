@@ -25,7 +25,7 @@ class FetchingReplica(NamedTuple):
     epoch: int
     """Its broker epoch, -1 where it does not say it."""
     version: int = -1
-    """Of its request."""
+    """Version of its request."""
 
 
 class EpochNotSaved(KafkaError):
@@ -50,8 +50,8 @@ class Replicas(Protocol):
         fetch_offset: int,
         last_fetched_epoch: int,
     ) -> FollowerRead:
-        """What the replica may read: see `LeaderState.read_for_follower`, also for the refusals. Raises
-        `EpochNotSaved` as long as it has to wait."""
+        """Range that the replica may read: see `LeaderState.read_for_follower`, also for the refusals. Raises
+        `EpochNotSaved` as long as the replica has to wait."""
 
     def fetched(
         self,
@@ -68,7 +68,7 @@ class Replicas(Protocol):
         throttled is over its limit."""
 
     def sent(self, key: ReplicaKey, size_bytes: int) -> None:
-        """So many bytes of that partition go to a replica."""
+        """Counts bytes of that partition that go to a replica."""
 
     def leads(self, key: ReplicaKey, leader_epoch: int) -> bool:
         """Whether this node has begun to lead in that epoch."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.share")
 
 MEMBER_ID_LENGTH_MAX = 36
-"""Of a UUID as text."""
+"""Length of a UUID as text."""
 FIRST_VERSION_WITH_RENEWAL = 2
 Results = dict[PartitionId, KafkaError | None]
 """None: it was acknowledged."""

@@ -71,11 +71,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.share")
 
 READ_AT_ONCE_BYTES_MAX = 4 * 1024 * 1024
-"""Of one partition in one response. A member gets a few hundred records, and whole batches of the log are
-looked through for them."""
+"""Bound of one partition in one response. A member gets a few hundred records, and whole batches of the log
+are looked through for them."""
 READ_AT_LEAST_BYTES = 64 * 1024
 SPARE = 2
-"""So many times the bytes are read that the wanted records have if they are like those before."""
+"""Factor between the bytes to read and those of the wanted records, estimated from the records before."""
 BATCHES, STRICT = 0, 1
 """Values of `share_acquire_mode`."""
 _NO_RECORDS = b""
@@ -83,7 +83,7 @@ _NO_RECORDS = b""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareParts:
-    """What ShareFetch and ShareAcknowledge share."""
+    """Parts that ShareFetch and ShareAcknowledge share."""
 
     leadership: Leadership
     shares: SharePartitions
@@ -244,7 +244,7 @@ class _Later(Waiting):
 
 
 class _Found(NamedTuple):
-    """What may be acquired of one partition, perhaps no records; not yet acquired."""
+    """Records of one partition that may be acquired, perhaps none; not yet acquired."""
 
     id: PartitionId
     share: LedShare
@@ -415,8 +415,8 @@ class _ShareFetchAnswer(Waiting):
             self._looked_at.append((one, share, led.log))
 
     def _read(self) -> list[_Found] | None:
-        """Of those with records, or room for records. None: the attempt goes on when records have been loaded
-        from the disk."""
+        """Reads partitions with records, or with room for records. None: the attempt goes on when records
+        have been loaded from the disk."""
         limits = self._parts.shares.limits_of(self._group_id)
         readable = [
             (one, share, log)
@@ -460,7 +460,7 @@ class _ShareFetchAnswer(Waiting):
         return found
 
     def _bytes_wanted(self, share: LedShare) -> int:
-        """What is enough for the records that are wanted, if they are like those before."""
+        """Bytes that suffice for the wanted records, if these are like those before."""
         if not share.bytes_per_record:
             return READ_AT_ONCE_BYTES_MAX
         return max(int(SPARE * share.bytes_per_record * self._request.max_records), READ_AT_LEAST_BYTES)

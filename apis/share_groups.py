@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 NONE = ErrorCode.NONE
 NOT_KNOWN = -1
-"""As a leader epoch: the asker knows none. As a lag: nobody knows it."""
+"""Leader epoch that the requester does not know, or lag that nobody knows."""
 NO_EPOCH = 0
 """Leader epoch of a partition without a state."""
 _UNAUTHORIZED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -243,7 +243,8 @@ class DescribeShareGroupOffsets:
 def _partition(
     index: int, summary: StateSummary | None, end: int | ErrorCode | None
 ) -> offsets.DescribeShareGroupOffsetsResponsePartition:
-    """As in Kafka, a state that cannot be had counts as none. `end` is None where it makes no difference."""
+    """Result for a partition. As in Kafka, a state that cannot be had counts as none. `end` is None where it
+    makes no difference."""
     if summary is None or summary.error_code is not NONE:
         return _partition_without_state(index, NONE)
     if isinstance(end, ErrorCode):

@@ -55,7 +55,7 @@ _TOLD = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-"""What a client gets for a refusal of the share coordinator; UNKNOWN_SERVER_ERROR for any other."""
+"""Code for the client, by the refusal of the share coordinator; UNKNOWN_SERVER_ERROR for any other."""
 _GIVEN_UP_WITH = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -111,7 +111,7 @@ class LedShare:
         self.watchers: dict[Callable[[], None], int] = {}
         """Fetches that wait for it, the longest first, and up to which event each of them has looked."""
         self.log: Partition | None = None
-        """It is watched while fetches wait."""
+        """The partition's log, watched while fetches wait."""
         self.log_moved: Callable[[], None] = _nothing
         """Its watcher."""
         self.seen_offset = -1
@@ -144,7 +144,7 @@ class SharePartitions:
         """Records since the start, by the type of their acknowledgement."""
 
     def loaded(self) -> Iterator[LedShare]:
-        """Those whose state is read."""
+        """Partitions whose state is read."""
         return (share for share in list(self._shares.values()) if share.partition is not None)
 
     def __len__(self) -> int:
@@ -357,7 +357,7 @@ class SharePartitions:
         self._store_change(share, partition, change, done)
 
     def release(self, share: LedShare, member: str, done: Done) -> None:
-        """What the member has, it gives back."""
+        """Gives back the records that the member has acquired."""
         if share.partition is None:
             done(None)
             return

@@ -35,11 +35,11 @@ class ShareSession:
         self.group_id, self.member_id = group_id, member_id
         self.connection = connection
         self.epoch = INITIAL_EPOCH + 1
-        """Of the next request."""
+        """Epoch of the next request."""
         self.partitions = dict.fromkeys(partitions)
         """In the order in which they are read."""
         self._quiet: set[PartitionId] = set(self.partitions)
-        """Those whose last state the client knows: they are left out of responses without records."""
+        """Partitions whose last state the client knows: they are left out of responses without records."""
 
     def change(self, added: Iterable[PartitionId], forgotten: Iterable[PartitionId]) -> None:
         for one in added:
@@ -77,7 +77,7 @@ class ShareSessions:
         return len(self._sessions)
 
     def partition_count(self) -> int:
-        """Of all sessions together."""
+        """Number of partitions in all sessions."""
         return sum(len(one.partitions) for one in self._sessions.values())
 
     def get(self, group_id: str, member_id: str) -> ShareSession | None:
@@ -123,7 +123,7 @@ class ShareSessions:
         return [one for one in self._sessions.values() if one.connection is connection]
 
     def clear(self) -> list[ShareSession]:
-        """Those that there were."""
+        """Removes all sessions, and returns them."""
         sessions = list(self._sessions.values())
         self._sessions.clear()
         self._of_group.clear()

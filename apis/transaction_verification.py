@@ -67,7 +67,7 @@ class Support(Enum):
     VERIFIED = "default"
     """Partitions have to be in the transaction; there is no error code for that."""
     ABORTABLE = "generic"
-    """As before; TRANSACTION_ABORTABLE is known."""
+    """Partitions have to be in the transaction; TRANSACTION_ABORTABLE is known."""
     ADDED = "add"
     """Partitions are added with the first write: transaction.version 2."""
 

@@ -7,23 +7,27 @@ unchanged in the connection's receive buffer until then.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from odradek.wire.errors import KafkaError
     from odradek.wire.work import Work
 
 
-COMMITTED, FLUSHED, REPLICATED = 0, 1, 2
-"""What an answer waits for, as bits: the commit, which is always waited for, the disk, and all replicas."""
-PATIENCE_BITS = 2
-"""Above these bits: for how many milliseconds it waits for the replicas, 0 for ever."""
-PATIENCE_MS_MAX = 2**29 - 1
+class Until(NamedTuple):
+    """Conditions of the response to an append; the commit is always one of them."""
+
+    flushed: bool = False
+    """The disk has the records."""
+    replicated: bool = False
+    """All replicas in sync have them."""
+    patience_ms: int = 0
+    """Longest wait for the replicas, 0 for ever. Then the response is REQUEST_TIMED_OUT, and the records
+    stay."""
 
 
-def replicated_within(timeout_ms: int) -> int:
-    """Wait for the replicas for so long; then the answer is REQUEST_TIMED_OUT, and the records stay."""
-    return REPLICATED | min(max(timeout_ms, 1), PATIENCE_MS_MAX) << PATIENCE_BITS
+COMMITTED = Until()
+FLUSHED = Until(flushed=True)
 
 
 class Committable(Protocol):
@@ -71,7 +75,7 @@ class WorkQueue(Protocol):
 class Turn(Protocol):
     """Gathers the partitions that were staged in one turn of the event loop."""
 
-    def add(self, partition: Committable, done: Callable[[KafkaError | None], None], until: int) -> None:
+    def add(self, partition: Committable, done: Callable[[KafkaError | None], None], until: Until) -> None:
         """Calls `done` after the commit of this turn, and after what else `until` names.
 
         `done(None)` on success, `done(error)` if nothing was stored, or if it is unknown whether it was

@@ -94,7 +94,7 @@ class MarkerWriter:
     ) -> None:
         led = self._leadership.lead(topic, index)
         check_in_sync(self._leadership, led)
-        appended = led.log.append_marker(marker, now_ms=self._now_ms())
+        appended = led.log.appends.append_marker(marker, now_ms=self._now_ms())
         self._turn.add(led.log, done, led.until(appended.must_flush, True))
 
 

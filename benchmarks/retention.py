@@ -13,7 +13,7 @@ from benchmarks.log_builder import BATCH_BYTES, RECORDS_PER_BATCH, BuiltLog, Sha
 from benchmarks.run import Run
 from benchmarks.wire_client import WireClient
 from odradek.storage.directories.upkeep import REMOVED_PER_STEP
-from odradek.storage.log.partition_retention import SEGMENTS_PER_STEP
+from odradek.storage.log.retention import SEGMENTS_PER_STEP
 from odradek.storage.log.segment_paths import DELETED, LOG, file_name
 
 SEGMENTS, SMALL_SEGMENTS = 1_000, 30

@@ -63,7 +63,7 @@ def append(partition: Partition, staged: int, *, idempotent: bool) -> float:
         start = time.perf_counter()
         for begin in range(0, APPENDS, staged):
             for batch in batches[begin : begin + staged]:
-                partition.append(batch, now_ms=NOW_MS)
+                partition.appends.append(batch, now_ms=NOW_MS)
             partition.commit()
         times.append(time.perf_counter() - start)
     return min(times) / APPENDS

@@ -29,14 +29,14 @@ from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 from odradek.wire.schema import Message
 
 JOIN_SLACK_MS = 5_000
-"""So much longer than the rebalance may last its answer may take, as in Java's client."""
+"""Time that the response may take beyond the rebalance, as in Java's client."""
 LEAVE_MANY_VERSION = 3
-"""Of LeaveGroup: from here on it names several members."""
+"""First version of LeaveGroup that names several members."""
 METADATA_MS = 300_000
 """How often the leader looks for new partitions, as Java's metadata.max.age.ms."""
 _STRATEGY = "range"
 _PROTOCOL_VERSION = 0
-"""Of subscriptions and assignments: an eager member has nothing to say in the later fields."""
+"""Version of subscriptions and assignments: an eager member has nothing to say in the later fields."""
 
 
 class ClassicMember:
@@ -54,10 +54,10 @@ class ClassicMember:
         self._phase = "join"
         """join; sync; stable; revoke: partitions are given up before the next join."""
         self._assignments: list[SyncGroupRequestAssignment] = []
-        """Of the leader, for all."""
+        """Assignments of all members, made by the leader."""
         self._next_ms = 0
         self._counted: dict[str, int] | None = None
-        """What the leader has assigned by."""
+        """Partition counts by topic that the leader's assignment used."""
         self._count_again_ms = 0
 
     @property

@@ -26,7 +26,7 @@ from odradek.wire.schema import Message
 from odradek.wire.version import __version__
 
 SOFTWARE_NAME = "odradek"
-"""As brokers are told it (KIP-511)."""
+"""Name that brokers get (KIP-511)."""
 _INT32 = struct.Struct(">i")
 
 

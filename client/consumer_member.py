@@ -17,7 +17,7 @@ from odradek.wire.schema import Message
 
 JOINING, LEAVING, LEAVING_STATIC = 0, -1, -2
 INTERVAL_MS = 5_000
-"""Of heartbeats, until the broker names one."""
+"""Interval of heartbeats, until the broker names one."""
 INTERVALS_WITHOUT = 2
 """A member that has nothing so long after its join gets nothing: others have had time to give up theirs."""
 UNKNOWN_AGAIN_MS = 1_000
@@ -47,7 +47,7 @@ class ConsumerMember:
         self.is_lost = False
         self._assigned: Partitions = frozenset()
         self._assignment: list[TopicPartitions] | None = None
-        """What the broker wants, while a topic of it is not known here."""
+        """The broker's assignment, while a topic of it is not known here."""
         self._says_all = True
         """Whether the next heartbeat has all fields: the first one, and after a failure."""
         self._says_assigned = False
@@ -145,7 +145,7 @@ class ConsumerMember:
         self._says_all, self._next_ms = True, 0
 
     def lose(self, code: ErrorCode) -> None:
-        """It joins again as the same member, as Java's client does."""
+        """Gives up the epoch; the next heartbeat joins again as the same member, as in Java's client."""
         self.is_lost, self.target, self._assignment = True, None, None
         self.epoch, self._joined_ms, self._may_be_there = -1, None, False
         self._says_all, self._next_ms = True, 0

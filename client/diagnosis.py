@@ -43,18 +43,18 @@ _LOOPBACK = ("localhost", "127.", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one step has shown."""
+    """Finding of one step."""
 
     step: str
     subject: str
-    """What it is about: an address, a user, a group."""
+    """Subject of the step: an address, a user, a group."""
     seconds: float
     detail: str = ""
-    """What was found, if all is well."""
+    """Result of the step, if all is well."""
     fault: str | None = None
     """One sentence; None: the step is done."""
     remedy: str = ""
-    """What to do about the fault, or about the warning in `detail`."""
+    """Remedy for the fault, or for the warning in `detail`."""
 
     @property
     def is_well(self) -> bool:

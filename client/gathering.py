@@ -17,7 +17,7 @@ from odradek.wire.record_layout import HEADER_SIZE_BYTES, Record
 from odradek.wire.records import build_batch
 
 BATCH_BYTES = 256 << 10
-"""Of records before their compression; a larger record is a batch alone."""
+"""Bound of the records before their compression; a larger record is a batch alone."""
 RECORD_BYTES = 24
 """About what a record needs beside its contents."""
 

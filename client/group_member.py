@@ -68,7 +68,7 @@ class GroupMember:
     ) -> None:
         self.group = group
         self.assigned: Partitions = frozenset()
-        """What it has; another object after each change."""
+        """Partitions that the member has; another object after each change."""
         self._cluster = Cluster(settings)
         self._settings, self._member = settings, member
         self._revoked, self._lost = revoked, lost

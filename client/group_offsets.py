@@ -44,7 +44,7 @@ class GroupHasMembers(ClientError):
 
 
 class Committer(NamedTuple):
-    """Who commits as a member of the group."""
+    """The member of the group that commits."""
 
     member_id: str
     epoch: int

@@ -100,7 +100,7 @@ def _name_user(named: dict[str, str]) -> None:
 
 
 def _quoted(text: str) -> str:
-    """As Java's StreamTokenizer reads it back."""
+    """Text in quotes, as Java's StreamTokenizer reads it."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
 

@@ -30,7 +30,7 @@ MEMBER_OPTIONS = frozenset(
         "partition.assignment.strategy",
     }
 )
-"""What `MemberSettings.from_options` reads."""
+"""Options that `MemberSettings.from_options` reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class MemberSettings:
     """Without a heartbeat for so long the group goes on without the member."""
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
-    """So long a rebalance waits for the member."""
+    """Longest time that a rebalance waits for the member."""
     auto_offset_reset: str = "latest"
     """Where to begin in a partition without a commit: earliest, latest, or none: a failure."""
     instance_id: str | None = None
-    """Of a static member, which keeps its partitions over a restart."""
+    """Id of a static member, which keeps its partitions over a restart."""
     remote_assignor: str | None = None
-    """What the broker of a group of the consumer protocol is asked to assign by: uniform or range."""
+    """Assignor that the broker is asked for in a group of the consumer protocol: uniform or range."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:

@@ -1,4 +1,4 @@
-"""What the two protocols of groups have in common for a member: a machine without connection and clock.
+"""Interface of a member's side of the two group protocols: a machine without connection and clock.
 
 `GroupMember` sends the requests of a machine one by one, hands it the answers, and gives up or takes the
 partitions that it names.
@@ -29,9 +29,9 @@ class Membership(Protocol):
     epoch: int
     """Generation or member epoch, for commits; below 0 while it is no member."""
     target: Partitions | None
-    """What the member is to have; None: what it has."""
+    """Partitions that the member should have; None: those that it has."""
     is_lost: bool
-    """What it had is lost, and must not be committed."""
+    """Whether the member has lost its partitions, and must not commit their offsets."""
 
     @property
     def is_settled(self) -> bool:

@@ -30,8 +30,8 @@ def murmur2(content: bytes) -> int:
 
 
 class Partitioner:
-    """Of one topic. "murmur2" is that of Java's clients, "crc" that of librdkafka, where an empty key is
-    none."""
+    """Partitioner of one topic. "murmur2" is that of Java's clients, "crc" that of librdkafka, where an empty
+    key is none."""
 
     def __init__(self, name: str, partitions: int, choose: Callable[[int], int] = random.randrange) -> None:
         assert name in PARTITIONERS

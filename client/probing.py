@@ -1,4 +1,4 @@
-"""What answers at an address, from its first bytes.
+"""Kind of server at an address, found by its first bytes.
 
 A broker without TLS answers an ApiVersions request; one with TLS answers it with an alert record; servers of
 other protocols say their name. Nothing here logs in.
@@ -19,7 +19,7 @@ _CORRELATION_ID = 0x0D1A
 
 
 class Heard(Enum):
-    """What answered a request without TLS."""
+    """Server that a request without TLS met."""
 
     KAFKA = "a Kafka broker without TLS"
     TLS = "a server with TLS"

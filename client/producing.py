@@ -61,8 +61,8 @@ class Placement:
     partition: int
     record_count: int
     base_offset: int = -1
-    """Of the first record, from `flush` on. It stays -1 where the broker knows that it has the batch and not
-    any more where, which takes five younger ones in the partition."""
+    """Offset of the first record, from `flush` on. -1 stays where the broker knows that it has the batch, but
+    not any more where: after five younger batches in the partition."""
 
 
 class _Batch:

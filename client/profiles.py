@@ -103,7 +103,7 @@ def read_profiles(path: str) -> Profiles:
 
 
 def profiles_of(path: str, content: Mapping[str, Any], is_open: bool = False) -> Profiles:
-    """Of the parsed content of a file; ClientError for a content that is no profiles."""
+    """Profiles from the parsed content of a file; ClientError for a content that is no profiles."""
     unknown = sorted(set(content) - {"profile", "profiles"})
     if unknown:
         raise ClientError(f"{path} has {unknown[0]!r}: it may have 'profile' and tables [profiles.NAME]")

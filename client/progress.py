@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 TERMINAL_FIRST_S = 1.0
-"""What is done sooner shows nothing."""
+"""Time until a terminal shows progress, so that a shorter job shows none."""
 TERMINAL_INTERVAL_S = 0.2
 PLAIN_INTERVAL_S = 10.0
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))

@@ -25,14 +25,14 @@ from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.schema import ZERO_UUID
 
 PARTITION_BYTES = 1 << 20
-"""Of one partition in a response, so that no partition fills it alone; a larger first batch comes whole."""
+"""Bound of one partition in a response, so that none fills it alone; a larger first batch comes whole."""
 
 Bounds = tuple[int, int | None]
 """The first offset and the one after the last; None: there is no last one."""
 
 
 class PartitionRecords(NamedTuple):
-    """What one partition gave in one response."""
+    """Records of one partition in one response."""
 
     topic: str
     partition: int
@@ -82,7 +82,7 @@ class Reader:
         self._bounds = {
             key: (start, end) for key, (start, end) in bounds.items() if end is None or start < end
         }
-        """What is left to read; in the order of the next request."""
+        """Bounds that are left to read, in the order of the next request."""
         self._read_committed = read_committed
         self._skipped, self._refuse = skipped, refused
         self.partition_bytes = partition_bytes
@@ -102,7 +102,7 @@ class Reader:
         return not self._bounds
 
     def poll(self, timeout_s: float) -> Iterator[PartitionRecords]:
-        """What comes within the time, maybe nothing; for a caller that has other things to do meanwhile."""
+        """Records that come within the time, maybe none; for a caller that has other things to do."""
         self._send_all()
         self._pause_after_failure()
         waiting = {connection: sent.pending for connection, sent in self._under_way.items()}

@@ -55,7 +55,7 @@ class Fenced(ClientError):
 
 
 class Records(Protocol):
-    """What `send` takes; `gathering.RecordsOfPartition` is one."""
+    """Argument of `send`; `gathering.RecordsOfPartition` is one."""
 
     topic: str
     partition: int
@@ -69,7 +69,7 @@ class Records(Protocol):
 
 
 class TransactionManager:
-    """Of one producer, perhaps without transactions (`transactional_id` None)."""
+    """Transactions of one producer; with `transactional_id` None only producer id and sequences."""
 
     def __init__(self, cluster: Cluster, transactional_id: str | None, transaction_timeout_ms: int) -> None:
         self._cluster = cluster
@@ -83,7 +83,7 @@ class TransactionManager:
         self._is_involved = False
         """Whether the coordinator may know of something in the transaction, so that it has to be ended."""
         self._partitions: set[TopicPartition] = set()
-        """Those that were added to the transaction by a request."""
+        """Partitions that a request added to the transaction."""
         self._groups: set[str] = set()
         self._sequences: dict[TopicPartition, int] = {}
         self.acknowledged: set[TopicPartition] = set()

@@ -14,7 +14,7 @@ from odradek.wire.records import build_batch, iter_records, iter_whole_batches
 
 _ACKS_ALL = -1
 _VERSION_MAX = 12
-"""Of Produce: later versions name topics by id."""
+"""Highest usable version of Produce: later ones name topics by id."""
 
 
 def write_and_read(cluster: Cluster, topic: str | None) -> tuple[str, float]:

@@ -63,7 +63,7 @@ SIZE_BYTES, SIZE_BYTES_MAX = 100, 64 << 20
 BATCH_RECORDS = {"produce": 100, "consume": 100, "roundtrip": 1}
 BATCH_BYTES_MAX = 64 << 20
 FILL_RECORDS = 100_000
-"""Of a topic to read from, if --records does not say it; less where that would be much."""
+"""Records in a topic to read from, without --records; fewer where that would be much."""
 FILL_BYTES_MAX = 256 << 20
 _ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": ACKS_LEADER}
 
@@ -199,7 +199,7 @@ def _topic(
 
 
 def _await_leaders(cluster: Cluster, topic: str, partitions: int) -> None:
-    """Of a new topic a broker may be the leader in the metadata before it knows that itself."""
+    """Waits until the leaders know that they lead: the metadata of a new topic may name them before."""
     cluster.list_offsets({(topic, number): LATEST for number in range(partitions)})
 
 

@@ -101,7 +101,7 @@ def _info(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
 
 
 def _features_by_broker(cluster: Cluster, described: ClusterDescription) -> dict[int, Features]:
-    """Of the brokers that answer."""
+    """Features of the brokers that respond."""
     found = {}
     for one in described.brokers:
         if not one.is_fenced:

@@ -30,7 +30,7 @@ Names = Callable[[str, Sequence[str]], list[str]]
 
 
 class Found(NamedTuple):
-    """What may stand there."""
+    """Candidates for a place in the line."""
 
     kind: str
     """`names`, `files` or `directories`."""
@@ -68,7 +68,7 @@ def words_of(line: str) -> tuple[list[str], str]:
 
 
 def complete(words: Sequence[str], last: str, names: Names) -> Found:
-    """What may stand in the place of `last` behind these words."""
+    """Candidates for the place of `last` behind these words."""
     command = COMMANDS.get(words[0]) if words else None
     if words and (command is None or not command.help):
         return Found("names")

@@ -203,7 +203,7 @@ def _refuse_unknown(resource: Resource, before: dict[str, Config], changes: Sequ
 
 
 def _refuse_secrets(before: dict[str, Config], changes: Sequence[Change], secrets: Iterable[str]) -> None:
-    """What is typed as an argument is seen by all who see the processes of this machine."""
+    """Refuses secrets as arguments: all who see the processes of this machine see them."""
     for one in changes:
         known = before.get(one.name)
         is_secret = (

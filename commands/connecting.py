@@ -105,7 +105,7 @@ def client_settings(
 def settings_of(
     options: argparse.Namespace, named: Mapping[str, str], used_elsewhere: Collection[str] = ()
 ) -> ClientSettings:
-    """As `client_settings`, of the properties of `options_of`, of which the caller uses some itself."""
+    """`client_settings` of the properties of `options_of`, some of which the caller uses itself."""
     unknown = sorted(name for name in named if not is_client_option(name) and name not in used_elsewhere)
     for name in unknown:
         # A file for Java's tools may have options of producers and consumers.

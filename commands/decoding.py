@@ -73,7 +73,7 @@ class Decoders:
         return found
 
     def json_lines(self, topic: str, partition: int, batch: StoredBatch) -> list[bytes]:
-        """As `record_json.json_lines`, with what is decoded."""
+        """Lines of `record_json.json_lines`, with the decoded keys and values."""
         lines = json_lines(topic, partition, batch)
         if batch.header.is_control:
             return lines
@@ -85,7 +85,7 @@ class Decoders:
 
 
 class Decoder:
-    """Of the records of one topic."""
+    """Decoder for the records of one topic."""
 
     def __init__(self, form: str | None, packs: dict[str, Parse], topic: str) -> None:
         self._key = _parses(form, packs.get("key"))

@@ -1,4 +1,4 @@
-"""What `odradek groups` changes: commits are moved or deleted, groups are deleted. A share group has no
+"""Changes of `odradek groups`: commits are moved or deleted, groups are deleted. A share group has no
 commits, but an offset for each partition where its records begin; what moves commits moves these.
 
 Nothing of this is done to a group that has members: they would go on from where they are, and commit that.

@@ -46,7 +46,7 @@ class GroupReading:
             cluster.settings, group, topics, settings, revoked=self._give_up, lost=self._lose
         )
         self._assigned: Partitions | None = None
-        """What the reader reads."""
+        """Partitions that the reader reads."""
         self._bounds: dict[TopicPartition, Bounds] = {}
         self._reader: Reader | None = None
         self._committed: dict[TopicPartition, int] = {}
@@ -155,7 +155,7 @@ class GroupReading:
 
 
 def tell_skipped(topic: str, partition: int, wanted: int, earliest: int) -> None:
-    """Of records that were deleted before they were read."""
+    """Note on records that were deleted before they were read."""
     _tell(
         f"the records of {topic}, partition {partition} from {wanted} to {earliest - 1} were "
         "deleted before they were read"

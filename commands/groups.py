@@ -164,7 +164,7 @@ def _chosen(listed: Sequence[ListedGroup], options: argparse.Namespace) -> list[
 
 
 def _sum(lags: Iterable[int | None]) -> int | None:
-    """Of those that are known; None if none is."""
+    """Sum of the known lags; None if none is known."""
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known else None
 
@@ -231,7 +231,7 @@ def _heading(group: GroupDescription, rows: Sequence[Mapping[str, Any]]) -> str:
 def _partition_rows(
     cluster: Cluster, groups: Sequence[GroupDescription], offsets: Mapping[str, Offsets]
 ) -> list[list[dict[str, Any]]]:
-    """Of each group."""
+    """Rows of each group."""
     owners = [_owners(group.members) for group in groups]
     every = {key for of in offsets.values() for key in of} | {key for of in owners for key in of}
     bounds = partition_bounds(cluster, every)

@@ -5,7 +5,8 @@ import os
 
 
 class Layout(argparse.RawDescriptionHelpFormatter):
-    """As wide as the terminal; argparse would import shutil, and all compressors with it, to learn that."""
+    """Help as wide as the terminal; argparse would import shutil, and all compressors with it, to learn
+    that."""
 
     def __init__(self, prog: str) -> None:
         try:

@@ -25,7 +25,7 @@ REQUESTS_UNDER_WAY = 5
 BY_NAME_VERSION_MAX = 12
 """From Produce 13 on requests name topics by their ids."""
 STEPS = 100
-"""Of the buckets of latencies, for a factor of e: a percentile is right to one per cent."""
+"""Buckets of latencies for a factor of e: a percentile is right to one per cent."""
 POLL_S = 0.2
 TIMEOUT_MS = 30_000
 """How long a write may wait for replicas."""
@@ -35,14 +35,14 @@ Progressed = Callable[[int, int], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be done. It ends after so many records or seconds, whichever comes first."""
+    """A load to make. The load ends after so many records or seconds, whichever comes first."""
 
     records: int | None
     seconds: float | None
     rate: int | None
     """Records a second at most."""
     size_bytes: int
-    """Of a value; keys are null."""
+    """Size of a value; keys are null."""
     batch_records: int
     compression: Compression
     acks: int
@@ -81,11 +81,11 @@ class Latencies:
 
 @dataclass(slots=True)
 class Result:
-    """What was done, in how much time."""
+    """Records and bytes of a load, and its time."""
 
     records: int = 0
     size_bytes: int = 0
-    """Of values, before compression."""
+    """Size of the values, before compression."""
     seconds: float = 0.0
     latencies: Latencies = field(default_factory=Latencies)
 

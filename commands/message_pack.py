@@ -14,7 +14,7 @@ import struct
 from typing import Any
 
 DEPTH_MAX = 64
-"""Of arrays and maps in each other."""
+"""Greatest depth of arrays and maps in each other."""
 
 _NUMBERS = {
     0xCA: ">f",

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON and TSV for programs.
+"""Output of commands: tables for people, JSON and TSV for programs.
 
     output = Output.of(options)
     output.rows([Column("topic"), Column("partitions", right=True)], ({"topic": "orders", "partitions": 3},))
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TextIO
 
 FORMS = ("table", "json", "jsonl", "tsv")
 COLUMN_LEAST = 12
-"""So wide a column of texts stays where the table is wider than the terminal; others are cut before it."""
+"""Least width of a column of texts where the table is wider than the terminal; others are cut before it."""
 Row = Mapping[str, Any]
 
 
@@ -147,7 +147,7 @@ def has_colour(wanted: str, out: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 def _width(out: TextIO) -> int | None:
-    """Of a terminal; None for a pipe or a file, where nothing is cut."""
+    """Width of a terminal; None for a pipe or a file, where nothing is cut."""
     if not out.isatty():
         return None
     try:

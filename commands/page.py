@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from odradek.commands.command import COMMANDS, Command, parser_of
 
 COLUMNS = 100
-"""Of the help texts."""
+"""Width of the help texts."""
 _HEAD = """\
 # Commands
 

@@ -49,7 +49,7 @@ is), 130 after Ctrl-C, 143 after SIGTERM."""
 READ_BYTES = 1 << 20
 LINE_BYTES_MAX = 1 << 30
 LINGER_S = 0.005
-"""So long more input is waited for before what there is goes out."""
+"""Longest wait for more input before the records so far are sent."""
 NAMES_SHOWN = 3
 _ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": ACKS_LEADER}
 
@@ -337,7 +337,7 @@ class _Writer:
         return topic, self._targets.partition(topic, record)
 
     def write(self, record: ReadRecord, topic: str, partition: int) -> None:
-        """It is sent with others; `flush` answers for it."""
+        """Sends the record with others; `flush` reports its failure."""
         timestamp_ms = time.time_ns() // 1_000_000 if record.timestamp_ms is None else record.timestamp_ms
         full = self._gatherer.add(topic, partition, timestamp_ms, record.key, record.value, record.headers)
         self.topics.add(topic)
@@ -392,7 +392,7 @@ def _producer(cluster: Cluster, options: argparse.Namespace) -> Producer:
 
 
 class _Pace:
-    """Of `--rate`: when a record is due."""
+    """Pace of `--rate`: when a record is due."""
 
     def __init__(self, rate: int | None) -> None:
         self._rate, self._began = rate, time.monotonic()

@@ -128,7 +128,7 @@ def _altered(
 
 
 def _quotas(cluster: Cluster, entity: Entity) -> Mapping[str, float]:
-    """Of this very entity."""
+    """Quotas of this very entity."""
     found = admin.describe_quotas(cluster, entity, only_these_types=True)
     return found[0].quotas if found else {}
 

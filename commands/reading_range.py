@@ -90,7 +90,7 @@ def _offsets(
 
 
 def parse_range(texts: Sequence[str], until: str | None, now_ms: int, default: str = "earliest") -> Range:
-    """Of the values of `-o`, of which a later one rules, and of `--until`."""
+    """Range from the values of `-o`, of which a later one rules, and from `--until`."""
     start, end = Place(default), None
     for text in texts:
         first, last = _parse(text, now_ms)

@@ -28,7 +28,7 @@ format (-f), with kcat's letters:
   (%T is a time as in kcat; for rpk it is the length of the topic's name)"""
 
 Getter = Callable[[Record], Any]
-"""Of what belongs to a record: bytes for %b, a number for %d of the template."""
+"""Function from a record to one part of it: bytes for %b, a number for %d of the template."""
 
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _TOKEN = re.compile(
@@ -43,7 +43,7 @@ _KEY, _VALUE = 5, 6
 """Places of what is decoded."""
 _MODIFIERS = ("hex", "base64", "json")
 _CONTENT = re.compile(r"[^\n\t -~\xa0-\U0010ffff]")
-"""What would move the cursor of a terminal, or change its state."""
+"""Characters that would move the cursor of a terminal, or change its state."""
 
 
 class _Part(NamedTuple):

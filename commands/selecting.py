@@ -11,8 +11,8 @@ _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def matching(names: Iterable[str], patterns: Collection[str]) -> list[str]:
-    """Those of the names that one of the patterns matches, sorted; without patterns all. A pattern is a whole
-    name or one with `*`, or `/.../` around a regular expression, which may match a part."""
+    """Names that one of the patterns matches, sorted; without patterns all. A pattern is a whole name or one
+    with `*`, or `/.../` around a regular expression, which may match a part."""
     if not patterns:
         return sorted(names)
     tests = [_test_of(pattern) for pattern in patterns]
@@ -20,7 +20,7 @@ def matching(names: Iterable[str], patterns: Collection[str]) -> list[str]:
 
 
 def named(names: Collection[str], patterns: Collection[str], what: str) -> list[str]:
-    """As `matching`; ClientError for a pattern that names none: "there is no WHAT PATTERN"."""
+    """Names as from `matching`; ClientError for a pattern that names none: "there is no WHAT PATTERN"."""
     found, missing = named_and_missing(names, patterns, what)
     for one in missing:
         raise one.error
@@ -30,7 +30,7 @@ def named(names: Collection[str], patterns: Collection[str], what: str) -> list[
 def named_and_missing(
     names: Collection[str], patterns: Collection[str], what: str
 ) -> tuple[list[str], list[Refused]]:
-    """As `matching`, and a refusal of each pattern that names none: "there is no WHAT PATTERN"."""
+    """Names as from `matching`, and a refusal of each pattern that names none: "there is no WHAT PATTERN"."""
     missing = [
         Refused(pattern, ClientError(f"there is no {what} {pattern}"))
         for pattern in dict.fromkeys(patterns)

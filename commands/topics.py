@@ -57,7 +57,7 @@ exit status: 0, or 1 when something could not be done (a sentence says what)."""
 _SIZE = Column("size_bytes", "size", True, size_text)
 _RECORDS = Column("records", right=True)
 RATE_S = 60
-"""Of the records of so many seconds `records_per_second` is the mean."""
+"""Time over which `records_per_second` is the mean."""
 _TIMES = [
     Column("records_per_second", "records/s", True, lambda rate: f"{rate:,.1f}"),
     Column("oldest_time_ms", "oldest", text=time_text),
@@ -209,7 +209,7 @@ def _led(topics: Sequence[TopicDescription]) -> list[TopicPartition]:
 def _times(
     cluster: Cluster, bounds: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, dict[str, Any]]:
-    """Of records: whose time is that of their writers, or of the append (message.timestamp.type)."""
+    """Times of records, set by their writers or by the append (message.timestamp.type), and their rate."""
     newest = cluster.list_offsets(dict.fromkeys(bounds, NEWEST))
     begun = cluster.list_offsets(dict.fromkeys(bounds, _now_ms() - 1000 * RATE_S))
     first = first_times(cluster, ((key, start) for key, (start, _) in bounds.items()), bounds)

@@ -29,7 +29,7 @@ class BrokerSecurity:
     inter_broker: Credentials | None
     """For the listener among brokers; None: it has no SASL, or the node is alone."""
     of_controllers: ListenerSecurity | None
-    """Of their listener; None: it is PLAINTEXT, or the node is alone."""
+    """For the listener of the controllers; None: it is PLAINTEXT, or the node is alone."""
     controllers: Credentials | None
     unused: tuple[str, ...]
     """Settings that no listener uses."""

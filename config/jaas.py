@@ -33,7 +33,7 @@ LOGIN_MODULES: Final = {
 }
 """Classes, and the mechanisms that each is for; the last one is for ZooKeeper alone."""
 _CLASS: Final = re.compile(r"(?:[A-Za-z_]\w*\.)*\w*LoginModule", re.ASCII)
-"""What may be shown: no other text is known to be no password."""
+"""Text that may be shown: no other text is known to be no password."""
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _SYMBOLS: Final = "{}=;"
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}

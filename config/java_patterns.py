@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 _LINE_ENDS = "\\n\\r\\x85\\u2028\\u2029"
-"""What a dot does not match in Java."""
+"""Characters that a dot does not match in Java."""
 _END = r"(?=(?:\r\n|(?<!\r)\n|[\r\x85\u2028\u2029])?\Z)"
 """`$` in Java: the end, or before a line end there."""
 _GROUP = re.compile(r"\(\?(?:[:=!>]|<[=!A-Za-z]|-?i[:)])")
@@ -94,7 +94,7 @@ def _as_python(pattern: str) -> str:
 
 
 def _outside_of_sets(pattern: str, index: int) -> tuple[str, str]:
-    """What stands there, and the same in Python's syntax."""
+    """The text at an index, and the same in Python's syntax."""
     character = pattern[index]
     if character == ".":
         return character, f"[^{_LINE_ENDS}]"

@@ -31,7 +31,7 @@ class KerberosService:
     key_table: str | None
     """Path of the keytab; None: the one of the library (KRB5_KTNAME, krb5.conf)."""
     rules: tuple[str, ...]
-    """Of `sasl.kerberos.principal.to.local.rules`."""
+    """The rules of `sasl.kerberos.principal.to.local.rules`."""
 
     def short_names(self, default_realm: str) -> ShortNames:
         return ShortNames(self.rules, default_realm)
@@ -72,7 +72,7 @@ def _check_principal(principal: str, security: ListenerSecurity, jaas: str) -> N
 
 
 def _check_service_name(in_jaas: str | None, security: ListenerSecurity, jaas: str) -> None:
-    """As Kafka, which starts with one name in one or in both places."""
+    """Refuse two names: Kafka starts with one name in one or in both places."""
     name = security.text(_SERVICE)
     if in_jaas is not None and name is not None and in_jaas != name:
         raise ConfigError(

@@ -38,8 +38,8 @@ _JAVA_CLASSES: Final = (
     "sasl.login.class",
     "sasl.login.callback.handler.class",
 )
-"""They decide in Kafka who may log in; here nothing would call them. Those of OAUTHBEARER are judged with its
-other settings (`config/oauthbearer.py`)."""
+"""Classes that decide in Kafka who may log in; here nothing would call them. OAUTHBEARER's are judged with
+its other settings (`config/oauthbearer.py`)."""
 _FOR_LISTENERS: Final = (
     "connections.max.reauth.ms",
     "principal.builder.class",
@@ -59,7 +59,7 @@ class ListenerSecurity:
     """See the module; made by `resolve`, never changed. Settings of TLS at run time make another one."""
 
     name: str
-    """Of the listener, in upper case."""
+    """The listener's name, in upper case."""
     protocol: str
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
     mechanisms: tuple[str, ...]

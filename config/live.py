@@ -45,12 +45,12 @@ class LiveConfig(Generic[LogConfig]):
         self.without_effect: tuple[str, ...] = ()
         """Options that were set at run time and have no effect here."""
         self._stored: BrokerConfigs = {}
-        """As `follow` has got them."""
+        """The settings that `follow` has got."""
         self.refused: tuple[str, ...] = ()
         """The reasons why settings of the run time are not used, a sentence each. Only in a cluster, whose
         controllers may store any settings; a node alone refuses them."""
         self.checks: list[Callable[[BrokerLayers], None]] = []
-        """Of parts of the broker: each takes the settings that the broker would have, and refuses with
+        """Checks by parts of the broker: each takes the settings that the broker would have, and refuses with
         ConfigError what its part cannot do."""
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
 

@@ -36,9 +36,9 @@ class Logins:
     modules: Mapping[str, LoginModule]
     """By mechanism, those that have one."""
     tokens: SignedTokens | UnsignedTokens | None = None
-    """Of OAUTHBEARER, if it is offered."""
+    """The tokens of OAUTHBEARER, if it is offered."""
     service: KerberosService | None = None
-    """Of GSSAPI, if it is offered."""
+    """The service of GSSAPI, if it is offered."""
 
 
 def read_contexts(values: Mapping[str, Any]) -> Contexts:

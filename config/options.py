@@ -145,7 +145,7 @@ class BrokerLayers(NamedTuple):
 
 
 class ListenerParts(NamedTuple):
-    """Of the name of a setting of a single listener, as they are written."""
+    """The parts of the name of a setting of a single listener, as they are written."""
 
     listener: str
     mechanism: str | None
@@ -373,7 +373,7 @@ def parse_broker_configs(
 
 
 def _shuts_out_all(name: str) -> bool:
-    """As in Kafka only a start may set 0 (ListenerConnectionQuota.validateReconfiguration)."""
+    """Whether only a start may set 0, as in Kafka (ListenerConnectionQuota.validateReconfiguration)."""
     option = option_of_listener(name)
     return (name if option is None else option.name) in _HONOURED_OF_LISTENERS
 

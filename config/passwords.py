@@ -37,7 +37,7 @@ def read_password(path: str | None, stdin: TextIO, variable: str | None = PASSWO
 
 
 def _text_of(read: Callable[[int], str], source: str) -> str:
-    """As much as shows that a password is too long."""
+    """The text, up to a length that shows that a password is too long."""
     try:
         return read(_PASSWORD_LENGTH_MAX + len("\r\n") + 1)
     except (OSError, UnicodeDecodeError) as error:

@@ -24,7 +24,7 @@ _DIGEST = "DIGEST-MD5"
 
 
 def settings_without_use(given: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Those of ZooKeeper where there is none, and those of TLS where it has none."""
+    """Settings of ZooKeeper where there is none, and of TLS where it has none."""
     return tuple(
         name
         for name in given
@@ -73,7 +73,7 @@ def _store_options(store: str, path: str | None, kind: str | None, password: str
 
 
 def login_of(values: Mapping[str, Any]) -> Credentials | None:
-    """Of the section; None without one. Reads the file. ConfigError: one sentence."""
+    """The login of the section; None without one. Reads the file. ConfigError: one sentence."""
     section = logins.read_contexts(values).get(_SECTION)
     if not section:
         return None

@@ -22,9 +22,9 @@ class Client(NamedTuple):
 
     client_id: str
     host: str
-    """As tools show it: Java's text of an address begins with a slash."""
+    """Address as tools show it: Java's text of an address begins with a slash."""
     version: int
-    """Of the API."""
+    """Version of the API."""
     left_out: Callable[[Collection[str]], Collection[str]] | None = None
     """Tells which topics the client may not describe. None for a client that may describe all, and for a
     request that searches for no topics."""

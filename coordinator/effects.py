@@ -107,7 +107,7 @@ class MatchTopics(Effect):
     patterns: Collection[str]
     """Valid ones."""
     version: int
-    """Of the view whose topics are to be looked through."""
+    """Version of the view whose topics are searched."""
     left_out: Callable[[Collection[str]], Collection[str]] | None = None
     """Which of the topics are to be left out: those that the member may not describe that has asked."""
 

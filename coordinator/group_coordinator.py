@@ -184,17 +184,17 @@ class GroupCoordinator(Runtime[GroupMachine]):
 
     @property
     def serves_streams_groups(self) -> bool:
-        """As `serves_consumer_groups`, of StreamsGroupHeartbeat and StreamsGroupDescribe."""
+        """Whether StreamsGroupHeartbeat and StreamsGroupDescribe are served, as `serves_consumer_groups`."""
         return self._settings.serves_streams_groups
 
     @property
     def serves_share_groups(self) -> bool:
-        """As `serves_consumer_groups`, of the APIs of share groups."""
+        """Whether the APIs of share groups are served, as `serves_consumer_groups`."""
         return self._settings.serves_share_groups
 
     @property
     def persister(self) -> Persister:
-        """What keeps the states of share partitions."""
+        """Store of the states of share partitions."""
         return self._made_persister()
 
     # For the runtime

@@ -41,11 +41,10 @@ from odradek.wire.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from odradek.wire.messages.offset_fetch import OffsetFetchRequest
 
 NONE = ErrorCode.NONE
 TimerKey = tuple[str, ...]
-"""What a timer is for, then the group, then the member."""
+"""Purpose of a timer, then the group, then the member."""
 EXPIRE_OFFSETS: TimerKey = ("expire_offsets",)
 RECORDS_PER_APPEND = 1_000
 """Tombstones of one big deletion are spread over batches of this many."""
@@ -83,7 +82,7 @@ class GroupMachine:
             ListGroupsRequest: self._list_groups,
             DeleteGroupsRequest: self._delete_groups,
         }
-        self._quick_handlers: dict[type, QuickHandler] = {OffsetFetchRequest: self._committed.fetched}
+        self._quick_handlers: dict[type, QuickHandler] = {}
         parts = MachineParts(
             groups=self.groups,
             settings=settings,
@@ -191,7 +190,7 @@ class GroupMachine:
         return self.offsets.topics() | self.pending.topics()
 
     def owned(self, group: Group, view: ClusterView) -> Iterator[tuple[str, Collection[int]]]:
-        """What the members of a group have: a topic and partitions of it."""
+        """Topics and partitions that the members of a group have."""
         return self._memberships[group.group_type].owned(group, view)
 
     def refuse_waiting(self, code: ErrorCode) -> list[Effect]:
@@ -264,7 +263,7 @@ class GroupMachine:
     def _list_groups(
         self, asked: Asked[ListGroupsRequest, ListGroupsResponse], now_ms: int, out: list[Effect]
     ) -> None:
-        """Those in the wanted states and of the wanted types, in any case; none for all."""
+        """Lists groups in the wanted states and of the wanted types, in upper or lower case; none for all."""
         states = {state.strip().lower() for state in asked.request.states_filter}
         types = {group_type.lower() for group_type in asked.request.types_filter}
         listed = [
@@ -282,7 +281,7 @@ class GroupMachine:
     def _delete_groups(
         self, asked: Asked[DeleteGroupsRequest, DeleteGroupsResponse], now_ms: int, out: list[Effect]
     ) -> None:
-        """Of a request with one group."""
+        """Deletes the one group of a request."""
         (group_id,) = asked.request.groups_names
         self._delete_group(group_id, asked.ticket, now_ms, out)
 

@@ -23,8 +23,9 @@ CallLater = Callable[[float, Callable[[], None]], TimerHandle]
 
 
 class LateReplies:
-    """Of one partition. `held` has a list of effects for each append under way, the oldest first; `refuse`
-    gets the replies among them that have waited for `patience_ms` or a little longer."""
+    """Limit to the wait of one partition's replies. `held` has a list of effects for each append under way,
+    the oldest first; `refuse` gets the replies among them that have waited for `patience_ms` or a little
+    longer."""
 
     __slots__ = ("_call_later", "_clock_ms", "_deadlines", "_held", "_patience_ms", "_refuse", "_timer")
 
@@ -42,7 +43,7 @@ class LateReplies:
         self._call_later = call_later
         self._refuse = refuse
         self._deadlines: deque[int] = deque()
-        """Of the last appends that are under way."""
+        """Deadlines of the last appends that are under way."""
         self._timer: TimerHandle | None = None
 
     def limit(self) -> None:

@@ -46,9 +46,9 @@ from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 
 RECORDS_PER_TURN = 2_000
 """How much of a log is loaded before others have their turn: about 10 ms."""
-RETRY_LOAD_AFTER_SECONDS = 5.0
-"""After a load that failed, and between two loads with no successful append between them: what a machine
-appends as soon as it is loaded would have it loaded again for ever."""
+RELOAD_PAUSE_S = 5.0
+"""Pause before a partition is loaded again, so that a machine whose first append fails is not reloaded in a
+loop."""
 RING_FOR_MS = 10
 """How long timers that are due together may hold up the event loop."""
 STALE_TIMERS_KEPT = 1_000
@@ -59,11 +59,11 @@ logger = logging.getLogger("odradek.coordinator")
 _remembered_partition_for = lru_cache(maxsize=8_192)(partition_for)
 
 TimerKey = tuple[str, ...]
-"""What a timer is for, then whom."""
+"""Purpose of a timer, then the names that it is for."""
 
 
 class Machine(Protocol):
-    """What can be run; see `coordinator/effects.py`.
+    """A machine that the runtime runs; see `coordinator/effects.py`.
 
     A machine whose log has records of transactions has `replay_pending` and `replay_marker`, too.
     """
@@ -142,7 +142,7 @@ class RunningPartition(Generic[M]):
         self.loading: M | None = None
         """The machine that is being loaded."""
         self.records: Iterator[LoggedRecord] | None = None
-        """What is left to load."""
+        """Records that are left to load."""
         self.held: deque[list[Effect]] = deque()
         """One list for each append under way: what came after it and has to wait for it."""
         self.failed = False
@@ -159,7 +159,7 @@ class RunningPartition(Generic[M]):
         """Called with the result of each append."""
 
     def begin_append(self) -> CoordinatorLog:
-        """What comes from now on has to wait for one more append to the log."""
+        """Makes all that comes from now on wait for one more append to the log."""
         log = self.log
         assert log is not None
         self.held.append([])
@@ -482,7 +482,7 @@ class Runtime(Generic[M]):
         rest_seconds = (partition.rests_until_ms - self._clock_ms()) / 1000
         if rest_seconds > 0:
             # Never longer, should the clock have been set back.
-            partition.pause = self._call_later(min(rest_seconds, RETRY_LOAD_AFTER_SECONDS), load)
+            partition.pause = self._call_later(min(rest_seconds, RELOAD_PAUSE_S), load)
         else:
             load()
 
@@ -505,7 +505,7 @@ class Runtime(Generic[M]):
                     continue
                 if partition.records is not None:
                     self._loading.appendleft(partition)
-        delay_seconds = 0.0 if self._loading else RETRY_LOAD_AFTER_SECONDS
+        delay_seconds = 0.0 if self._loading else RELOAD_PAUSE_S
         self._loading.extend(waiting)
         if self._loading and self._load_timer is None:
             self._load_timer = self._call_later(delay_seconds, self._load)
@@ -551,13 +551,13 @@ class Runtime(Generic[M]):
             self._begin(partition, machine)
         except Exception as failure:
             _loading_failed(self._topic, partition, failure)
-            partition.rests_until_ms = self._clock_ms() + round(RETRY_LOAD_AFTER_SECONDS * 1000)
+            partition.rests_until_ms = self._clock_ms() + round(RELOAD_PAUSE_S * 1000)
             self._load_again(partition)
 
     def _begin(self, partition: RunningPartition[M], machine: M) -> None:
         partition.machine, partition.loading = machine, None
         now_ms = self._clock_ms()
-        partition.rests_until_ms = now_ms + round(RETRY_LOAD_AFTER_SECONDS * 1000)
+        partition.rests_until_ms = now_ms + round(RELOAD_PAUSE_S * 1000)
         self._run(partition, machine.start(now_ms))
         self._machine_loaded(partition)
 

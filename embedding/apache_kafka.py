@@ -39,7 +39,7 @@ class KafkaPrograms(NamedTuple):
     java: str
     class_path: str
     options: tuple[str, ...] = ()
-    """Of the virtual machine of each program."""
+    """Arguments for the Java virtual machine of each program."""
 
     def command(self, main_class: str, *arguments: str, jvm: tuple[str, ...] = TOOL_JVM) -> list[str]:
         """To run one of Kafka's programs."""

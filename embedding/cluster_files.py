@@ -80,7 +80,7 @@ class ClusterFiles:
         return nodes + [(one, link, port) for one, (port, link) in self.plan.controllers.items()]
 
     def folder_of(self, member: int) -> Path:
-        """Of a node or a controller."""
+        """Directory of a node or a controller."""
         return self._folder / f"{'node' if member in self.plan.nodes else 'controller'}-{member}"
 
     def config_of(self, member: int) -> Path:
@@ -147,7 +147,7 @@ class ClusterFiles:
             )
 
     def _options_of(self, node: int) -> dict[str, str]:
-        """As the texts of its server.properties."""
+        """A node's options, as the texts of its server.properties."""
         port, inner, link = self.plan.nodes[node]
         own = {
             "node.id": node,
@@ -164,7 +164,7 @@ class ClusterFiles:
 
 
 def _defaults(nodes: int) -> dict[str, Any]:
-    """Those of a cluster of so many nodes."""
+    """Default options for a cluster of this many nodes."""
     replicas = min(REPLICAS_MAX, nodes)
     in_sync = max(min(IN_SYNC_MIN, replicas - 1), 1)
     return {

@@ -41,7 +41,7 @@ class ChildProcess:
 
     @property
     def popen(self) -> subprocess.Popen[bytes]:
-        """Of the present run. RuntimeError when there is none."""
+        """Process of the present run. RuntimeError when there is none."""
         if self._process is None:
             raise RuntimeError(f"{self.name} does not run")
         return self._process
@@ -56,7 +56,7 @@ class ChildProcess:
         return self._process.pid if self.is_running and self._process is not None else None
 
     def said(self) -> str:
-        """What its present or last run has printed so far."""
+        """Output of the present run so far, or of the last one."""
         if not self.log.exists():
             return ""
         with self.log.open("rb") as file:

@@ -75,7 +75,7 @@ class Cluster:
         if nodes < 1 or controllers < 1:
             raise ValueError("a cluster has one node and one controller at least")
         self.start_timeout_s = start_timeout_s
-        """Of the whole cluster, and of a member that starts again."""
+        """Limit for the start of the whole cluster, and of a member that starts again."""
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if data_dir is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="odradek-cluster-")
@@ -103,7 +103,7 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Of all nodes, also of those that do not run: the clients' option of this name."""
+        """Addresses of all nodes, also of those that do not run: the clients' option of this name."""
         return ",".join(node.bootstrap_servers for node in self.nodes)
 
     @property
@@ -113,7 +113,7 @@ class Cluster:
 
     @property
     def links_pid(self) -> int | None:
-        """Of the process that has the links among the members; None when it does not run."""
+        """Id of the process that has the links among the members; None when it does not run."""
         return self._links.pid
 
     def node(self, node_id: int) -> Node:
@@ -168,7 +168,7 @@ class Cluster:
 
     @property
     def cuts(self) -> frozenset[Cut]:
-        """What is cut now: from one member to another, by their ids."""
+        """Cuts in force: from one member to another, by their ids."""
         return frozenset(self._cuts)
 
     def cut_only(self, cuts: Iterable[Cut]) -> None:
@@ -262,7 +262,7 @@ class _Member:
 
     @property
     def log(self) -> str:
-        """What its present or last run has printed."""
+        """Output of the present or the last run."""
         return self.process.said()
 
     def is_ready(self) -> bool:
@@ -299,7 +299,7 @@ class _Member:
         self.process.pause()
 
     def resume(self) -> None:
-        """It goes on, and does not know that time has passed."""
+        """SIGCONT: it goes on, and does not know that time has passed."""
         self.process.resume()
 
     def partition_from(

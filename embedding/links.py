@@ -120,7 +120,7 @@ class Links:
 
 
 class _Cuts:
-    """Those that hold now."""
+    """Cuts in force."""
 
     def __init__(self) -> None:
         self._pairs: frozenset[Cut] = frozenset()
@@ -173,7 +173,7 @@ class _Proxy:
         source: int | None,
         target: int | None,
     ) -> None:
-        """What one side sends, and then its end."""
+        """Passes on what one side sends, and then its end."""
         with contextlib.suppress(OSError):
             while data := await reader.read(CHUNK_BYTES):
                 await self._cuts.wait((source, target))

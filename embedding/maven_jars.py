@@ -31,11 +31,11 @@ KAFKA = [f"org.apache.kafka:{part}:{KAFKA_VERSION}" for part in KAFKA_PARTS] + L
 """Apache Kafka with its tools."""
 
 SHOWN_LINES = 5
-"""Of Maven's output, its last ones."""
+"""Last lines of Maven's output that an error shows."""
 MAVEN_THREADS = 4
 """Sets that Maven works on at once: it mostly waits for answers."""
 MAVEN_OPTIONS = "-XX:TieredStopAtLevel=1"
-"""Of its virtual machine, which ends before much compiling would pay."""
+"""Options of its virtual machine, which ends before much compiling would pay."""
 
 
 class JarsMissing(subprocess.SubprocessError):

@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _for_tests(arguments: dict[str, Any]) -> dict[str, Any]:
-    """What a broker or a cluster is made with: the options of tests, unless it has others."""
+    """Arguments of a broker or a cluster, with the options of tests where they set no others."""
     options = {**TEST_OPTIONS, **arguments.get("options", {})}
     for name in arguments:
         options.pop(name.replace("_", "."), None)

@@ -58,9 +58,9 @@ from odradek.storage.directories.places import (
 )
 from odradek.storage.directories.store import key_of
 from odradek.storage.disk import Disk, Lock, OsDisk, read_file
-from odradek.storage.log.end_checkpoint import END_CHECKPOINTS, EndCheckpoint
+from odradek.storage.log.durability import END_CHECKPOINTS, EndCheckpoint
 from odradek.storage.log.flush_journal import NAMES as FLUSH_JOURNALS
-from odradek.storage.log.flush_journal import read_entries, replay
+from odradek.storage.log.flush_journal import READ_NAMES, read_entries, replay
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS, ScanCheckpoint
 from odradek.storage.log.segment_paths import LOG, base_offset_of
 from odradek.wire.schema import uuid_to_text
@@ -229,7 +229,7 @@ class _Check:
                     self.report.repairs([Repair(path, None, "removed")])
 
     def _look_at_flush_journal(self, directory: Directory) -> None:
-        if not any(self._disk.exists(f"{directory.path}/{name}") for name in FLUSH_JOURNALS):
+        if not any(self._disk.exists(f"{directory.path}/{name}") for name in READ_NAMES):
             return
         path = f"{directory.path}/{FLUSH_JOURNALS[0].rpartition('.')[0]}.*"
         if directory.was_clean:

@@ -533,7 +533,7 @@ class PartitionCheck:
         else:
             lost = f"the records from offset {hole.first_offset} on cannot be read"
         if self._journal_waits:
-            lost += "; a start restores the bytes that are in group-log.*"
+            lost += "; a start restores the bytes that are in flush-journal.*"
         size_bytes = hole.size_bytes
         what = f"{hole.why}; {size_bytes} {'byte is' if size_bytes == 1 else 'bytes are'} no sound batch"
         self._say(DAMAGE, name, hole.position, what, lost)

@@ -32,8 +32,8 @@ _CHECKPOINTS = (
     "replication-offset-checkpoint",
     "log-start-offset-checkpoint",
     "cleaner-offset-checkpoint",
-    "head-checkpoint",
-    "log-end-checkpoint",
+    "scan-checkpoint",
+    "end-checkpoint",
 )
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _OFFSET_ENTRY = struct.Struct(">ii")
@@ -94,7 +94,7 @@ def _facts(path: str, records: bool, include_empty: bool) -> Iterator[Fact]:
 
 def _file(path: str, records: bool) -> Iterator[Fact]:
     name = os.path.basename(path)
-    if name in ("group-log.0", "group-log.1"):
+    if name in ("flush-journal.0", "flush-journal.1"):
         yield from _flush_journal(os.path.dirname(path) or ".", name)
         return
     if name.endswith(".log"):
@@ -119,7 +119,7 @@ def _data_directory(path: str, include_empty: bool) -> Iterator[Fact]:
     names = sorted(os.listdir(path))
     if "meta.properties" in names:
         yield from _properties(os.path.join(path, "meta.properties"))
-    if any(name.startswith("group-log.") for name in names):
+    if any(name.startswith("flush-journal.") for name in names):
         yield from _flush_journal(path)
     inside = (os.path.join(path, name) for name in names)
     partitions = [one for one in inside if os.path.isdir(one) and _segments(one)]
@@ -426,12 +426,12 @@ def _checkpoint(path: str) -> Iterator[Fact]:
     names: tuple[str, ...] = ("topic", "partition", "offset")
     if os.path.basename(path) == "leader-epoch-checkpoint":
         names = ("leader_epoch", "start_offset")
-    elif os.path.basename(path) == "head-checkpoint":
+    elif os.path.basename(path) == "scan-checkpoint":
         from odradek.storage.log.scan_checkpoint import ScanCheckpoint
 
         names = ("topic", "partition", *ScanCheckpoint._fields)
-    elif os.path.basename(path) == "log-end-checkpoint":
-        from odradek.storage.log.end_checkpoint import EndCheckpoint
+    elif os.path.basename(path) == "end-checkpoint":
+        from odradek.storage.log.durability import EndCheckpoint
 
         names = ("topic", "partition", *EndCheckpoint._fields)
     lines = _read(path).decode("utf-8", "replace").splitlines()
@@ -469,18 +469,18 @@ def _flush_journal(directory: str, name: str | None = None) -> Iterator[Fact]:
     without it both are shown in the order of writing.
     """
     from odradek.offline.directories import ReadingDisk
-    from odradek.storage.log.flush_journal import NAMES, read_entries
+    from odradek.storage.log.flush_journal import READ_NAMES, read_entries
 
-    names = NAMES if name is None else (name,)
+    names = READ_NAMES if name is None else (name,)
     size_bytes = 0
     for one in names:
         file = os.path.join(directory, one)
         if os.path.exists(file) or name is not None:
             size_bytes += os.path.getsize(file)
-    yield {"what": "group-log", "path": directory, "size_bytes": size_bytes}
+    yield {"what": "flush-journal", "path": directory, "size_bytes": size_bytes}
     for entry in read_entries(ReadingDisk(), directory, names):
         yield {
-            "what": "group-log-entry",
+            "what": "flush-journal-entry",
             "partition": entry.name,
             "topic_id": uuid_to_text(entry.topic_id),
             "segment": entry.base_offset,

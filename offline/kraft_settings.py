@@ -45,7 +45,7 @@ class KafkaTopic(NamedTuple):
     settings: dict[str, str]
     """The topic's own settings."""
     leader_epochs: dict[int, int]
-    """Of each partition, by its number."""
+    """Leader epoch of each partition, by its number."""
 
 
 def find_topic(log_directory: str, name: str) -> KafkaTopic | None:

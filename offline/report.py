@@ -12,7 +12,7 @@ from odradek.offline.repair_partition import Repair
 PROGRESS_AFTER_S = 1.0
 PROGRESS_INTERVAL_S = 0.2
 COLUMNS = 80
-"""Of a terminal that does not tell them."""
+"""Width of a terminal that does not tell its own."""
 
 
 class CannotTell(Exception):
@@ -120,11 +120,11 @@ class Progress:
         self._is_shown = False
 
     def expect(self, size_bytes: int) -> None:
-        """So many bytes more are to be read or written."""
+        """Adds bytes that are to be read or written."""
         self._total_bytes += size_bytes
 
     def advance(self, size_bytes: int, path: str) -> None:
-        """So many more are done; `path` is the directory of the partition."""
+        """Counts bytes as done; `path` is the directory of the partition."""
         self._done_bytes += size_bytes
         if self._terminal is None or self._clock() < self._next_s:
             return

@@ -1,1 +1,1 @@
-"""What both ends of a secured connection need: key stores, contexts of TLS, and the client's side of SASL."""
+"""Needs of both ends of a secured connection: key stores, contexts of TLS, the client's side of SASL."""

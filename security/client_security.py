@@ -86,7 +86,7 @@ _LOGIN_OPTIONS = {
     "SCRAM-SHA-512": _SCRAM_OPTIONS,
     "OAUTHBEARER": frozenset[str](),
 }
-"""Of the login modules; Spark writes a `serviceName` into those that it makes."""
+"""Options of the login modules; Spark writes a `serviceName` into those that it makes."""
 
 
 def is_security_option(name: str) -> bool:

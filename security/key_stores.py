@@ -74,7 +74,7 @@ class KeyStore:
     chain: tuple[bytes, ...]
     """In DER, the key's own first."""
     key: bytes = field(repr=False)
-    """As PEM; encrypted if there is a password."""
+    """Private key as PEM; encrypted if there is a password."""
     password: str | None = field(repr=False)
     path: str | None = None
     state: FileState | None = field(default=None, compare=False)
@@ -126,7 +126,7 @@ def key_store_of(values: Mapping[str, str], origin: str, *, is_start: bool = Tru
 
 
 def trust_store_of(values: Mapping[str, str], origin: str, *, is_start: bool = True) -> TrustStore | None:
-    """As `key_store_of`."""
+    """Trust store of the options, as `key_store_of`."""
     options = _Options(values, origin, _TRUST, is_start)
     inline, path = options.text("ssl.truststore.certificates"), options.path
     if inline is not None:
@@ -205,7 +205,7 @@ class _Options:
         return content.decode("latin-1")
 
     def entries(self, content: bytes, password: str | None) -> _Entries:
-        """Of a JKS or PKCS12: Java takes either under both names."""
+        """Entries of a JKS or PKCS12: Java takes either under both names."""
         if content[:4] == _JCEKS_MAGIC:
             raise self.refusal(f"{self.path} is a JCEKS key store, which is not read here: use PKCS12")
         if content[:4] == _JKS_MAGIC:

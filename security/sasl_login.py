@@ -23,7 +23,7 @@ from odradek.wire.scram import ScramClient
 
 HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 2
 RENEWAL_SHARE = 0.85
-"""Of the life of a session: then it is renewed, on the same connection (KIP-368)."""
+"""Share of a session's life after which it is renewed, on the same connection (KIP-368)."""
 TOKEN_AUTH = "tokenauth=true"
 """The extension of SCRAM with which a delegation token authenticates (KIP-48)."""
 _KNOWN_CODES = frozenset(ErrorCode)
@@ -51,14 +51,14 @@ class SaslLogin:
         self.request: Message | None = SaslHandshakeRequest(mechanism=credentials.mechanism)
         """To be sent now; None: the connection is authenticated."""
         self.lifetime_ms = 0
-        """Of the session; 0: it has no end, or the broker is too old to say."""
+        """Lifetime of the session; 0: it has no end, or the broker is too old to say."""
         self._credentials = credentials
         self._nonce = nonce
         self._dialogue: _Dialogue | None = None
 
     @property
     def version(self) -> int:
-        """Of `request`, for brokers of Kafka 2.5 and later, and ours."""
+        """Version of `request`, for brokers of Kafka 2.5 and later, and ours."""
         return HANDSHAKE_VERSION if self._dialogue is None else AUTHENTICATE_VERSION
 
     def take(self, answer: Any) -> None:

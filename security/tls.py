@@ -66,14 +66,14 @@ class TlsSettings:
     versions: tuple[str, str]
     """The oldest and the newest."""
     ciphers: str
-    """Of TLS 1.2, as OpenSSL takes them; empty: those of Python."""
+    """Ciphers of TLS 1.2, as OpenSSL takes them; empty: those of Python."""
     checks_host: bool
-    """Of a client: whether the server's certificate has to name the host."""
+    """Client only: whether the server's certificate has to name the host."""
     allows_name_changes: bool
     allows_address_changes: bool
     mapping_text: str
     mapping: PrincipalMapping = field(compare=False)
-    """Of that text."""
+    """Rules of `mapping_text`, parsed."""
     origin: str = field(default="", compare=False)
     """Before the names of options in messages."""
 

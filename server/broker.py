@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 
 async def serve_in_zookeeper(node: Node, ending: AsyncExitStack) -> Serving:
-    """Either of the two below, in the directories of a ZooKeeper: its id of the cluster counts for a new data
-    directory, and clients are served before others find the broker there."""
+    """Start alone or in a cluster, and register in ZooKeeper. A new data directory takes the cluster id from
+    ZooKeeper. Clients are served before others find the broker there."""
     from odradek.server.zookeeper.joining import join
     from odradek.server.zookeeper.opening import open_zookeeper
 
@@ -63,7 +63,7 @@ async def serve_alone(node: Node, ending: AsyncExitStack) -> Serving:
 
 
 async def serve_in_cluster(node: Node, ending: AsyncExitStack) -> Serving:
-    """Those of a node that has controllers: it joins them first, and serves when they have unfenced it."""
+    """The phases of a node with controllers: it joins them first, and serves when they have unfenced it."""
     from odradek.server.cluster.member import deciding_of, join_cluster, reach_brokers, replicate
 
     bound, member = await join_cluster(node, ending)
@@ -213,7 +213,7 @@ class BrokerServer:
 
     @property
     def plane(self) -> ControlPlane:
-        """Who decides for the cluster."""
+        """The plane that decides for the cluster."""
         return self.serving.opened.plane
 
     @property
@@ -228,12 +228,12 @@ class BrokerServer:
 
     @property
     def client_metrics(self) -> ClientMetrics:
-        """What clients push about themselves."""
+        """Metrics that clients push about themselves."""
         return self.serving.client_metrics()
 
     @property
     def replication(self) -> Replication | None:
-        """What it leads and follows; None of a node alone."""
+        """Replication of what it leads and follows; None for a node alone."""
         return self.serving.replication
 
     @property

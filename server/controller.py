@@ -1,4 +1,4 @@
-"""Who decides for the cluster of this node, as its phases hand it on."""
+"""Parts that decide for the cluster of this node, as its phases hand them on."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Opened:
 
     @property
     def plane(self) -> ControlPlane:
-        """Who decides for the cluster."""
+        """The plane that decides for the cluster."""
         return self.deciding.plane
 
 

@@ -64,7 +64,7 @@ class Serving:
     client_metrics: Callable[[], ClientMetrics]
     """The metrics that clients push; made when they are first needed."""
     replication: Replication | None
-    """Of a node of a cluster."""
+    """Replication of a node of a cluster."""
 
 
 async def serve(opened: Opened, ending: AsyncExitStack, replication: Replication | None = None) -> Serving:

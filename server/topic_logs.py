@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.broker")
 
 PARTITIONS_PER_LOAD = 256
-"""So many new partitions are as much to keep as a slice of groups."""
+"""New partitions that are as much to keep as a slice of groups."""
 PARTITIONS_PER_STEP = 64
-"""Of those that take new settings."""
+"""Partitions that take new settings in one step."""
 STRAYS_LOGGED_MAX = 20
 
 
 class TopicLookup:
-    """What a log has to know of its topic, by the newest view. Without metadata there are no topics."""
+    """Lookup of a log's topic in the newest view. Without metadata there are no topics."""
 
     def __init__(self, live: LiveConfig[LogConfig]) -> None:
         self.current_view: Callable[[], ClusterView] = ClusterView
@@ -110,7 +110,7 @@ class TopicLogs(NodeLogs):
         )
 
     def drop_replicas(self, removed: Sequence[tuple[TopicView, PartitionView]]) -> Work[None]:
-        """As deleted ones: a replica that comes back later begins empty."""
+        """Deletes replicas like those of deleted topics: a replica that comes back later begins empty."""
         by_topic: dict[bytes, list[tuple[str, int]]] = {}
         for topic, partition in removed:
             by_topic.setdefault(topic.topic_id, []).append((topic.name, partition.index))
@@ -191,7 +191,7 @@ class TopicLogs(NodeLogs):
         return places.is_unopened(name, index) or self._is_of_topic(name, index, view.topics[name].topic_id)
 
     def make_missing_replicas(self, homes: ReplicaHomes) -> None:
-        """As `make_missing`, of a node of a cluster: records say where its replicas are."""
+        """Makes missing replicas on a node of a cluster, like `make_missing`: records say where they are."""
         absent = []
         for topic, partition in list(self._missing()):
             if homes.may_be_made(partition):

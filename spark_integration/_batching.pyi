@@ -52,7 +52,7 @@ class RecordEncoder:
     def add(self, rows: Rows, now_ms: int) -> list[EncodedRecords]:
         """Takes the rows up, those without a timestamp with that of `now_ms`; returns what is full."""
     def drain(self) -> list[EncodedRecords]:
-        """What is there of every partition, in order; the memory is given back."""
+        """Records left of every partition, in order; the memory is given back."""
 
 def murmur2(content: bytes) -> int:
     """MurmurHash2 of 32 bits with the seed of Kafka's clients, unsigned."""

@@ -19,8 +19,7 @@ cdef extern from "row_hash.h":
     uint64_t content_hash(uint64_t hash, const uint8_t *bytes, size_t size) nogil
     int varint_size(int64_t value) nogil
 
-cdef extern from "record_walk.h":
-    uint8_t *put_varint(uint8_t *at, int64_t value) nogil
+include "wire/layout.pxi"
 
 cdef enum:
     NOT_GIVEN = -1
@@ -318,7 +317,7 @@ cdef class RecordEncoder:
         return full
 
     def drain(self):
-        """What is there of every partition, in the order of topics and partitions.
+        """Records left of every partition, in the order of topics and partitions.
 
         The memory is given back.
         """

@@ -23,7 +23,7 @@ class HeadersColumn(NamedTuple):
     values: BytesColumn
 
 class TakenColumns(NamedTuple):
-    """What was gathered, None for a column that is not wanted. Timestamps are in microseconds."""
+    """Gathered columns, None for a column that is not wanted. Timestamps are in microseconds."""
 
     rows: int
     keys: BytesColumn | None
@@ -53,4 +53,4 @@ class RecordColumns:
         ASCII.
         """
     def take(self) -> TakenColumns:
-        """What was gathered; after that there is nothing."""
+        """Hands over the gathered columns; after that there is nothing."""

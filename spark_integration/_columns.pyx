@@ -14,31 +14,7 @@ from libc.string cimport memcpy, memset
 
 from typing import NamedTuple
 
-cdef extern from "batch_layout.h":
-    enum:
-        RECORD_BYTES_MIN
-        LOG_APPEND_TIME
-
-cdef extern from "record_walk.h":
-    ctypedef struct walked_record:
-        const uint8_t *end
-        const uint8_t *key
-        const uint8_t *value
-        const uint8_t *headers
-        int64_t timestamp_delta
-        int64_t offset_delta
-        int64_t key_size
-        int64_t value_size
-
-    ctypedef struct walk_cursor:
-        const uint8_t *at
-        const uint8_t *end
-        int sound
-
-    bint sum_fits(int64_t left, int64_t right, int64_t *sum) nogil
-    bint walk_record(const uint8_t *at, const uint8_t *end, walked_record *record) nogil
-    int64_t walk_varint(walk_cursor *cursor, int most_bytes) nogil
-    int64_t walk_bytes(walk_cursor *cursor) nogil
+include "wire/layout.pxi"
 
 cdef enum:
     LEAST_ROOM_BYTES = 1024
@@ -74,7 +50,7 @@ class HeadersColumn(NamedTuple):
 
 
 class TakenColumns(NamedTuple):
-    """What was gathered, None for a column that is not wanted. Timestamps are in microseconds."""
+    """Gathered columns, None for a column that is not wanted. Timestamps are in microseconds."""
 
     rows: int
     keys: BytesColumn | None
@@ -321,7 +297,7 @@ cdef class RecordColumns:
         return outcome == TAKEN
 
     def take(self):
-        """What was gathered; after that there is nothing."""
+        """Hands over the gathered columns; after that there is nothing."""
         rows = self.rows
         keys = _taken_bytes(&self._keys, self.rows) if self._has_keys else None
         values = _taken_bytes(&self._values, self.rows) if self._has_values else None

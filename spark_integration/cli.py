@@ -717,7 +717,7 @@ _JOBS: tuple[Callable[[], Job], ...] = (
 
 
 def make_parser(layout: Any) -> tuple[argparse.ArgumentParser, dict[str, Job]]:
-    """Of the command line, and the jobs by their names; `layout` is a formatter of argparse."""
+    """Parser of the command line, and the jobs by their names; `layout` is a formatter of argparse."""
     parser = argparse.ArgumentParser(
         prog="odradek spark", description=_ABOUT, epilog=_EXAMPLES, formatter_class=layout, allow_abbrev=False
     )

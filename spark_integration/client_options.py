@@ -13,8 +13,8 @@ CLIENT_ID: Final = "odradek-spark"
 
 
 def settings_of(options: Mapping[str, Any]) -> ClientSettings:
-    """Those of the options for which `is_client_option` is true; ClientError as `ClientSettings.from_options`
-    raises it."""
+    """Settings from the options for which `is_client_option` is true; ClientError as from
+    `ClientSettings.from_options`."""
     return ClientSettings.from_options({f"{PREFIX}client.id": CLIENT_ID, **_lowered(options)}, PREFIX)
 
 

@@ -64,7 +64,8 @@ MICROSECONDS = 1000
 """In one of Kafka's milliseconds."""
 _INT64 = range(-(2**63), 2**63)
 SECTION_BYTES_MAX = 1 << 30
-"""Of one record batch; Arrow's columns of bytes end at 2 GiB, and an Arrow batch has room for one more."""
+"""Bound of one record batch; Arrow's columns of bytes end at 2 GiB, and an Arrow batch has room for one
+more."""
 CODECS = {int(codec): codec.name.lower() for codec in Compression}
 
 _SIZE = Struct(">i")

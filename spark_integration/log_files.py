@@ -370,7 +370,7 @@ def _cuts(segment: Segment, position: int, end: int, max_bytes: int) -> list[Bor
 
 
 def _spaced(borders: Iterable[Border], start: int, max_bytes: int) -> Iterator[Border]:
-    """As few of the ordered borders as parts of at most `max_bytes` need; never the last one."""
+    """Fewest of the ordered borders that make parts of at most `max_bytes`; never the last one."""
     before = Border(start, 0)
     for border in borders:
         if border.position - start > max_bytes and before.position > start:
@@ -385,7 +385,6 @@ class _SegmentFile:
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
         self._file = _disk.open(segment.path)
-        self.read = self._file.read
         self.size_bytes = self._file.size()
 
     def __enter__(self) -> "_SegmentFile":
@@ -393,6 +392,9 @@ class _SegmentFile:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        return self._file.read(position, size_bytes)
 
     def batches(self, position: int) -> Iterator[StoredBatch]:
         """The sound batches from a position on; a message of format v0 or v1 counts as a batch."""

@@ -33,7 +33,7 @@ _REASONS = {
 }
 
 MAX_BYTES_PER_PARTITION = 128 << 20
-"""As Spark has it for files (`spark.sql.files.maxPartitionBytes`)."""
+"""Default of Spark for files (`spark.sql.files.maxPartitionBytes`)."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What makes the sink exactly once: a task writes a marker in the transaction of its rows.
+"""Exactly once for the sink: a task writes a marker in the transaction of its rows.
 
 The marker of a task (query, number of the task in the plan) holds the epoch, how many rows it wrote, their
 checksum and a sample of their hashes. It is written twice in the same transaction: as a committed offset of
@@ -40,7 +40,7 @@ from odradek.wire.records import iter_batches, iter_records
 
 MARKERS_TOPIC = "odradek-spark-markers"
 PLACES = 16
-"""Of the tasks. Never another number: it decides where a marker is looked for."""
+"""Number of the places for tasks. Never another number: it decides where a marker is looked for."""
 DRIVER_PLACE = PLACES
 PARTITIONS = PLACES + 1
 TOPIC_SETTINGS = {
@@ -372,7 +372,7 @@ def _committed(
 
 
 def _read_topic(cluster: Cluster, query: str, topic: str) -> dict[int, Marker]:
-    """As `read`, from the records of the topic.
+    """Markers as from `read`, from the records of the topic.
 
     Reads to the log end, not only to the last stable offset: a marker may be after another task's open
     transaction, and the read waits for its end.

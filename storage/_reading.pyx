@@ -8,14 +8,7 @@ from libc.string cimport memchr
 
 import mmap as _mmap
 
-cdef extern from "batch_layout.h":
-    enum:
-        LOG_OVERHEAD_BYTES
-        EXTENT_BYTES
-
-    int64_t batch_base_offset(const uint8_t *start) nogil
-    int64_t batch_length(const uint8_t *start) nogil
-    int64_t batch_last_offset_delta(const uint8_t *start) nogil
+include "wire/layout.pxi"
 
 cdef extern from *:
     """

@@ -55,7 +55,7 @@ class File(Protocol):
         ...
 
     def read_now(self, position: int, size_bytes: int) -> Buffer | None:
-        """As `read`, but None if that would wait for the device."""
+        """Read as `read`, but return None if that would wait for the device."""
         ...
 
     def is_resident(self, position: int, size_bytes: int) -> bool:

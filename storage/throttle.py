@@ -63,10 +63,6 @@ class Allowance:
         self._left_bytes = float_info.max
         self._refilled_ms: int | None = None
 
-    @property
-    def is_used_up(self) -> bool:
-        return self._left_bytes < 1
-
     def change(self, bytes_per_second: float) -> None:
         """Use another rate from now on."""
         self._bytes_per_second = bytes_per_second

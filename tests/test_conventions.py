@@ -37,7 +37,6 @@ PRIVATE_ATTRIBUTES = {
     "tests/storage/test_cold_files.py": 2,
     "tests/storage/test_os_disk.py": 6,
     "tests/storage/test_preallocation.py": 1,
-    "tests/storage/test_staging.py": 1,
     "tests/wire/test_messages_elsewhere.py": 1,
     "compat_tests/cluster/conftest.py": 2,  # of pytest: a fixture that ends before its scope does
     "compat_tests/groups/libraries/aio.py": 1,
@@ -74,6 +73,48 @@ def private_attributes(text: str) -> Iterator[str]:
         is_of_owner = isinstance(node.value, ast.Name) and node.value.id in OWNERS
         if not is_of_owner and node.attr not in own | PUBLIC:
             yield ast.unparse(node)
+
+
+OPENERS = {"Of", "Those", "What", "Who", "As", "It", "They", "So"}
+"""First words of docstrings that say too little: a noun or a verb says more."""
+DOCSTRINGS_WITH_OPENERS = {
+    "wire": 0,
+    "config": 0,
+    "storage": 0,
+    "coordinator": 226,
+    "apis": 56,
+    "security": 11,
+    "server": 164,
+    "embedding": 17,
+    "offline": 4,
+    "client": 65,
+    "commands": 37,
+    "spark_integration": 21,
+    "tools": 14,
+    "benchmarks": 93,
+    "tests": 296,
+    "compat_tests": 352,
+}
+"""Folder -> docstrings that may open with one of `OPENERS`. A number only goes down."""
+DOCSTRING = re.compile(r'"""(\w+)')
+
+
+def test_docstrings_open_with_a_noun_or_a_verb() -> None:
+    found: Counter[str] = Counter()
+    places = []
+    for folder in DOCSTRINGS_WITH_OPENERS:
+        for path in sorted((CHECKOUT / folder).rglob("*.p*")):
+            if path.suffix not in (".py", ".pyi", ".pyx", ".pxi"):
+                continue
+            for line in source(path).splitlines():
+                opening = DOCSTRING.match(line.lstrip())
+                if opening is not None and opening[1] in OPENERS:
+                    found[folder] += 1
+                    places.append(f"{path.relative_to(CHECKOUT)}: {line.strip()}")
+    grown = {folder for folder, count in found.items() if count > DOCSTRINGS_WITH_OPENERS[folder]}
+    assert not grown, "open with a noun or a verb:\n" + "\n".join(
+        place for place in places if place.split("/")[0] in grown
+    )
 
 
 def _defined(node: ast.AST) -> Iterator[str]:
@@ -163,3 +204,13 @@ def test_an_attribute_of_others_would_be_found() -> None:
     )
     assert list(private_attributes(text)) == ["one._c"]
     assert list(private_attributes("self._a\nself.b[0]._c\n")) == ["self.b[0]._c"]
+
+
+def test_only_the_package_itself_says_which_names_are_public() -> None:
+    """`__all__` elsewhere names what the others import anyway."""
+    said = []
+    for folder in DOCSTRINGS_WITH_OPENERS.keys() - {"tests", "compat_tests", "benchmarks", "tools"}:
+        for path in sorted((CHECKOUT / folder).rglob("*.py")):
+            if "\n__all__ =" in source(path) and path.parent != CHECKOUT / "server" / "_root":
+                said.append(str(path.relative_to(CHECKOUT)))
+    assert said == []

@@ -8,7 +8,7 @@ from tests.kit.collecting import collected
 ROOT = pathlib.Path(__file__).parent.parent
 LINES_MAX = {"README.md": 120, "docs/architecture.md": 200}
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
-NAMED_FILE = re.compile(r"`([\w.]+(?:/[\w.]+)+\.(?:py|pyi|pyx|md|toml))`")
+NAMED_FILE = re.compile(r"`([\w.]+(?:/[\w.]+)+\.(?:py|pyi|pyx|pxi|md|toml))`")
 NAMED_TEST = re.compile(r"`((?:compat_)?tests/[\w/]+\.py)::(test_\w+)`")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCES_OF_HOW_TO = {"console", "sh", "yaml", "json", "text"}
@@ -16,7 +16,7 @@ FENCES_OF_HOW_TO = {"console", "sh", "yaml", "json", "text"}
 NOT_RUN = {"docker", "systemctl", "journalctl", "pip", "kafka-features.sh"}
 """Programs that no test can run as a page shows them: these alone are in blocks of `sh`."""
 SHOWN = re.compile(r"^( *)```python\n +# ([\w/]+\.py)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
-STEP = re.compile(r"^\| `([\w./]+\.pyx?)` \| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
+STEP = re.compile(r"^\| `([\w./]+\.(?:py|pyx|pxi))` \| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 
 
 def name(page):

@@ -110,7 +110,7 @@ def sources():
     return [
         (layer, path)
         for layer, folder in FOLDERS.items()
-        for kind in ("*.py", "*.pyi", "*.pyx", "*.pxd")
+        for kind in ("*.py", "*.pyi", "*.pyx", "*.pxd", "*.pxi")
         for path in sorted((ROOT / folder).rglob(kind))
         if path.relative_to(ROOT / folder).parts[0] not in OTHER_PACKAGES
     ]

@@ -177,7 +177,7 @@ def _extensions() -> dict[str, pathlib.Path]:
 def _compiled_digest() -> str:
     folders = sorted({built.parent for built in _extensions().values()})
     sources = sorted(
-        path for folder in folders for end in ("pyx", "pxd", "h") for path in folder.glob(f"*.{end}")
+        path for folder in folders for end in ("pyx", "pxi", "h") for path in folder.glob(f"*.{end}")
     )
     return digest(*(path.read_bytes() for path in sources))
 

@@ -19,17 +19,17 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work
 
 POINTS_MAX = 4096
-"""Of one push; more are left out. Kafka's Java consumer of 100 partitions has about 1,000."""
+"""Points of one push; more are left out. Kafka's Java consumer of 100 partitions has about 1,000."""
 LABELS_MAX = 32
-"""Of one point; more are left out."""
+"""Labels of one point; more are left out."""
 FIELDS_MAX = 200_000
-"""Of one push; with more it is refused."""
+"""Fields of one push; with more it is refused."""
 FIELDS_OF_ONE_MAX = 1_000
-"""Of one point, or one resource, with their labels; with more the push is refused."""
+"""Fields of one point, or one resource, with their labels; with more the push is refused."""
 FIELDS_PER_STEP = 500
 """Less than a millisecond."""
 TEXT_CHARACTERS_MAX = 256
-"""Of a name or a label; the rest is left out."""
+"""Characters of a name or a label; the rest is left out."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _VARINT_BYTES_MAX = 10
@@ -39,7 +39,7 @@ _unsigned = Struct("<Q").unpack
 _DELTA = 1
 
 Value = int | memoryview
-"""Of a field: a number, or the bytes of a text, a message or a fixed number."""
+"""The value of a field: a number, or the bytes of a text, a message or a fixed number."""
 
 
 class MetricPoint(NamedTuple):
@@ -48,9 +48,9 @@ class MetricPoint(NamedTuple):
     name: str
     labels: Mapping[str, str]
     value: int | float
-    """Of histograms and summaries the sum of all observations."""
+    """For histograms and summaries the sum of all observations."""
     observations: int | None
-    """Of a histogram or a summary; None for other kinds."""
+    """The count of a histogram or a summary; None for other kinds."""
     is_delta: bool
     """Whether it counts from the push before, instead of from the client's start."""
     time_ms: int
@@ -61,12 +61,12 @@ class MetricsPush(NamedTuple):
     """One push of a client."""
 
     labels: Mapping[str, str]
-    """Of the client itself, such as `group_id`."""
+    """Labels of the client itself, such as `group_id`."""
     points: tuple[MetricPoint, ...]
     left_out: int
     """Points over `POINTS_MAX`."""
     text_bytes: int
-    """What the names and labels take in memory, at most."""
+    """Memory of the names and labels, at most."""
 
 
 class _Kind(NamedTuple):

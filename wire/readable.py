@@ -13,7 +13,7 @@ class InternalRecord(NamedTuple):
     """A record of an internal topic by its fields."""
 
     type: str
-    """As the class of its key, without `Key`."""
+    """The class of its key, without `Key`."""
     key: Any
     value: Any
     """None: a tombstone."""

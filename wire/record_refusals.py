@@ -146,7 +146,7 @@ def refuse_records(data: bytes, record_count: int, base_offset: int, base_timest
 
 
 def refuse_offsets(data: bytes, record_count: int, base_timestamp: int) -> NoReturn:
-    """As `refuse_records`; also refuses an empty batch, and records without the offset deltas 0, 1, 2, ..."""
+    """Refuse as `refuse_records`, also an empty batch, and records without the offset deltas 0, 1, 2, ..."""
     if record_count < 1:
         raise invalid_record(f"a batch of {record_count} records")
     _check_records(data, record_count, 0, base_timestamp)

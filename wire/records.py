@@ -110,7 +110,7 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def iter_whole_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """As `iter_batches`, but without an incomplete last batch, with which a fetch ends at its limit."""
+    """`iter_batches` without an incomplete last batch, with which a fetch ends at its limit."""
     position = 0
     end = len(buffer)
     while end - position >= HEADER_SIZE_BYTES:

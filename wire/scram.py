@@ -30,7 +30,7 @@ class ScramError(ValueError):
 
 
 class Keys(NamedTuple):
-    """What follows from a salted password."""
+    """The keys that follow from a salted password."""
 
     client: bytes
     stored: bytes

@@ -48,7 +48,7 @@ class ConfigSource(IntEnum):
 
 
 class Operation(IntEnum):
-    """Of a change; APPEND and SUBTRACT are for lists."""
+    """Kind of change; APPEND and SUBTRACT are for lists."""
 
     SET = 0
     DELETE = 1
@@ -58,13 +58,13 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What has options. A broker without a name stands for the defaults of all brokers."""
+    """An owner of options. A broker without a name stands for the defaults of all brokers."""
 
     kind: ResourceKind
     name: str = ""
 
     def __str__(self) -> str:
-        """As the command line has it: "topic:orders"."""
+        """The form of the command line: "topic:orders"."""
         kind = self.kind.name.lower().replace("_", "-")
         return f"{kind}:{self.name}" if self.name else kind
 
@@ -93,7 +93,7 @@ class Config:
 
     @property
     def default(self) -> str | None:
-        """What Kafka has without any setting; None if the brokers do not tell it."""
+        """Kafka's value without any setting; None if the brokers do not tell it."""
         if self.source == ConfigSource.DEFAULT_CONFIG:
             return self.value
         defaults = [one.value for one in self.synonyms if one.source == ConfigSource.DEFAULT_CONFIG]
@@ -102,7 +102,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Of an option; `value` is None for DELETE."""
+    """Change of an option; `value` is None for DELETE."""
 
     name: str
     operation: Operation

@@ -39,11 +39,11 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What a broker tells of features: (lowest, highest) level by name."""
+    """The features of a broker: (lowest, highest) level by name."""
 
     supported: dict[str, tuple[int, int]]
     finalized: dict[str, tuple[int, int]]
-    """Of the whole cluster."""
+    """Levels of the whole cluster."""
     epoch: int
     """Counts the changes of `finalized`; -1: not known."""
 
@@ -58,13 +58,13 @@ class LogDir:
     """Other than NONE: the directory is offline."""
     replicas: int
     size_bytes: int
-    """Of all replicas."""
+    """Size of all replicas."""
     total_bytes: int | None
-    """Of the volume."""
+    """Size of the volume."""
     usable_bytes: int | None
-    """What is left of the volume."""
+    """Free space of the volume."""
     is_cordoned: bool
-    """It takes no new partitions."""
+    """Whether the directory takes no new partitions."""
 
 
 def describe_cluster(cluster: Cluster) -> ClusterDescription:
@@ -104,7 +104,7 @@ def _of_metadata(cluster: Cluster) -> ClusterDescription:
 
 
 def describe_features(cluster: Cluster, broker: int = ANY_NODE) -> Features:
-    """As one broker tells them."""
+    """Features as one broker describes them."""
     request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
     answer = cluster.ask(broker, request)
     return Features(

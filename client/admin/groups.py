@@ -54,7 +54,7 @@ class ListedGroup:
     state: str
     """Empty if the brokers do not tell (before Kafka 2.6)."""
     protocol_type: str
-    """Of a classic group: consumer, connect; empty for one that only holds offsets."""
+    """Protocol type of a classic group: consumer, connect; empty for one that only holds offsets."""
     coordinator: int
 
 
@@ -153,7 +153,7 @@ def _classic_partitions(assignment: bytes) -> list[TopicPartition]:
 
 
 def _members(group: Any) -> Iterator[GroupMember]:
-    """Of the consumer protocol and of share groups."""
+    """Members of a group of the consumer protocol, or of a share group."""
     for one in group.members:
         assigned = one.assignment.topic_partitions
         yield GroupMember(

@@ -27,9 +27,9 @@ class Check:
     of: int
     """How many it looked at."""
     found: list[str]
-    """Those that are not well, such as "orders-3" or "broker 2: why"."""
+    """Names of what is not well, such as "orders-3" or "broker 2: why"."""
     sentence: str
-    """What it is if some are found, without their number: "have fewer replicas ..."."""
+    """Fault of what was found, without the number: "have fewer replicas ..."."""
     unknown: str = ""
     """Why it could not be made, if so."""
 

@@ -15,7 +15,7 @@ from odradek.client.reading import PARTITION_BYTES, PartitionRecords, Reader
 from odradek.client.stored_records import batches_of
 
 FIRST_BYTES = 16 << 10
-"""Of each partition at first: most batches are smaller, and only one is looked at."""
+"""Size of the first request for each partition: most batches are smaller, and only one is looked at."""
 MORE_TIMES = 4
 """Larger in each further request, up to the usual size."""
 
@@ -28,7 +28,7 @@ Place = tuple[TopicPartition, int]
 def partition_bounds(
     cluster: Cluster, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Bounds]:
-    """Of the partitions that are there and have a leader; the others are left out, as are topics that the
+    """Bounds of the partitions that exist and have a leader; the others are left out, as are topics that the
     user may not describe."""
     topics = {topic for topic, _ in partitions}
     if not topics:
@@ -39,7 +39,7 @@ def partition_bounds(
 
 
 def offset_bounds(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """Of partitions that all have to be there; ClientError else."""
+    """Bounds of partitions that all have to exist; ClientError else."""
     if not partitions:
         return {}
     starts = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
@@ -49,7 +49,8 @@ def offset_bounds(cluster: Cluster, partitions: Collection[TopicPartition]) -> d
 
 
 def lag_of(offset: int | None, bounds: Bounds | None) -> int | None:
-    """As Kafka's tools count it: offsets, not records. 0 past the end; None without a commit or an end."""
+    """Lag in offsets, as Kafka's tools count it, not in records. 0 past the end; None without commit or
+    end."""
     return None if offset is None or bounds is None else max(0, bounds[1] - offset)
 
 

@@ -54,7 +54,7 @@ class TopicDescription:
 
     @property
     def replication_factor(self) -> int:
-        """Of the first partition, as Kafka's tools show it."""
+        """Replication factor of the first partition, as Kafka's tools show it."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 

@@ -48,7 +48,7 @@ class TransactionDescription:
     start_time_ms: int | None
     """None: no transaction is open."""
     partitions: list[TopicPartition]
-    """Those in the open transaction, sorted."""
+    """Partitions in the open transaction, sorted."""
     coordinator: int | None
     """None: it was not looked for."""
 
@@ -63,9 +63,9 @@ class ProducerState:
     producer_epoch: int
     last_sequence: int
     last_timestamp_ms: int
-    """Of its last record, -1 for none."""
+    """Timestamp of the last record, -1 for none."""
     coordinator_epoch: int
-    """Of the last marker; -1: there was none."""
+    """Coordinator epoch of the last marker; -1: there was none."""
     transaction_start_offset: int | None
     """None: it has no open transaction here."""
 
@@ -76,7 +76,7 @@ class ProducerState:
 def list_transactions(
     cluster: Cluster, *, states: Sequence[str] = (), producer_ids: Collection[int] = ()
 ) -> list[ListedTransaction]:
-    """Those that the user may see, sorted: each broker tells of those that it coordinates."""
+    """Transactions that the user may see, sorted: each broker lists those that it coordinates."""
     found: list[ListedTransaction] = []
     request = ListTransactionsRequest(state_filters=[*states], producer_id_filters=sorted(producer_ids))
     for broker in all_brokers(cluster):
@@ -222,8 +222,8 @@ def _producer(topic: str, partition: int, one: Any) -> ProducerState:
 def hanging(
     cluster: Cluster, producers: Iterable[ProducerState]
 ) -> tuple[list[tuple[ProducerState, str | None]], list[Refused]]:
-    """Those of the producers whose transaction in the partition its coordinator does not know (any more), so
-    that it will never end; with the transactional id, if one has this producer id."""
+    """Producers whose transaction in the partition is unknown to its coordinator, so that it will never end;
+    with the transactional id, if one has this producer id."""
     suspects = [one for one in producers if one.transaction_start_offset is not None]
     if not suspects:
         return [], []

@@ -171,7 +171,7 @@ def test_a_log_is_cut_though_the_flush_journal_has_failed_that_holds_what_goes(
         troubled_controllers.proxy.requests.cut()
         waits(lambda: leader_of(asked, topic) == OTHER, "the other one leads")
         assert produce(side, topic, b"goes", acks=1) is ErrorCode.NONE
-        disk.failures.append(Failure(str(tmp_path), errno.EIO, "sync", part="group-log"))
+        disk.failures.append(Failure(str(tmp_path), errno.EIO, "sync", part="flush-journal"))
         assert produce(side, topic, b"goes, too", acks=1) is ErrorCode.NONE
         assert journal.has_failed
         disk.failures.clear()
@@ -180,7 +180,7 @@ def test_a_log_is_cut_though_the_flush_journal_has_failed_that_holds_what_goes(
         wait_for_isr(asked, topic, CUT_OFF, OTHER)
         wait_for_equal_logs(topic, home_of(node, topic), witness.data_dir)
         assert values_at(new, topic) == [*produced, b"new"]
-        assert not list(tmp_path.glob("data-*/group-log.*"))
+        assert not list(tmp_path.glob("data-*/flush-journal.*"))
         cut = f"{topic}-0: cut at {len(produced)}, as its leader has it"
         assert len(lines_with(caplog, cut)) == 1
         for one in (side, new):

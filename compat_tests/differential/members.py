@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Iterator
 from typing import Any
 
-from compat_tests.differential.harness import Pair, Side
-from compat_tests.differential.topics import id_of
+from compat_tests.differential.harness import SECONDS, Pair, Pauses, Side
+from compat_tests.differential.topics import id_of, new_topic
 from compat_tests.kit.group_wire import WireMember, form, subscription, wait_for_coordinator, wait_for_state
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from odradek.wire.messages.list_groups import ListGroupsRequest
 
 Named = tuple[str, str, int, str | None]
 """What it is, and the member, generation or epoch and instance that are named; `<x>` as remembered as x."""
+
+
+_numbers = itertools.count()
+
+
+def topic_of_groups(pair: Pair, prefix: str, partitions: int = 1) -> str:
+    """As `new_topic`; the coordinators of groups know it, too: Kafka's hear of it a little later."""
+    topic = new_topic(pair, prefix, partitions)
+    group = f"knows-{next(_numbers)}"
+    for side in pair.sides:
+        deadline, pause = time.monotonic() + SECONDS, Pauses()
+        while not side.ask(consumer_join(group, "m", topic), 1).assignment.topic_partitions:
+            assert time.monotonic() < deadline, f"{side.name}: a member gets nothing of {topic}"
+            pause()
+        side.ask(ConsumerGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=-1), 1)
+    return topic
 
 
 def settle_coordinator(pair: Pair) -> None:

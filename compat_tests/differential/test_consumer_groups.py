@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from compat_tests.differential.harness import SECONDS, Pair, Pauses, Side
-from compat_tests.differential.members import consumer_situations, is_listed
+from compat_tests.differential.members import consumer_situations, is_listed, topic_of_groups
 from compat_tests.differential.test_groups import commits_of_members
-from compat_tests.differential.topics import id_of, new_topic
+from compat_tests.differential.topics import id_of
 from compat_tests.kit.group_wire import WireMember, form, subscription
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import group_records
@@ -169,7 +169,7 @@ def test_requests_that_are_wrong_in_themselves(pair: Pair) -> None:
 
 
 def test_a_member_without_an_id_is_given_one_of_the_same_form(pair: Pair) -> None:
-    group, topic = new_group(), new_topic(pair, "nameless", 1)
+    group, topic = new_group(), topic_of_groups(pair, "nameless", 1)
 
     def see(side: Side, answer: Any) -> None:
         side.remember("member", answer.member_id)
@@ -181,7 +181,7 @@ def test_a_member_without_an_id_is_given_one_of_the_same_form(pair: Pair) -> Non
 
 
 def test_a_group_from_the_first_member_to_the_last(pair: Pair) -> None:
-    group, topic = new_group(), new_topic(pair, "whole", 4)
+    group, topic = new_group(), topic_of_groups(pair, "whole", 4)
     ask = pair.ask
     ask(lambda _: join(group, "m1", topic), NEWEST, "m1 joins")
     ask(lambda _: heartbeat(group, "m1", 2), NEWEST, "m1 is there")
@@ -226,7 +226,7 @@ def test_a_group_from_the_first_member_to_the_last(pair: Pair) -> None:
 
 
 def test_offsets_of_members(pair: Pair) -> None:
-    group, topic = new_group(), new_topic(pair, "offsets", 2)
+    group, topic = new_group(), topic_of_groups(pair, "offsets", 2)
     pair.ask(lambda _: join(group, "m1", topic), NEWEST)
 
     def commit(epoch: int, member: str = "m1", partition: int = 0, offset: int = 5) -> OffsetCommitRequest:
@@ -268,13 +268,13 @@ def test_offsets_of_members(pair: Pair) -> None:
 
 
 def test_offsets_of_members_are_fenced_alike(pair: Pair) -> None:
-    group, topic = new_group(), new_topic(pair, "fenced", 2)
+    group, topic = new_group(), topic_of_groups(pair, "fenced", 2)
     for note, cases in consumer_situations(pair, group, topic):
         commits_of_members(pair, group, topic, cases, note)
 
 
 def test_static_members(pair: Pair) -> None:
-    group, topic = new_group(), new_topic(pair, "static", 2)
+    group, topic = new_group(), topic_of_groups(pair, "static", 2)
     pair.ask(lambda _: join(group, "m1", topic, instance_id="i"), NEWEST)
     pair.ask(lambda _: join(group, "m2", topic, instance_id="i"), NEWEST, "taken")
     pair.ask(lambda _: join(group, "m1", topic, instance_id="i"), NEWEST, "taken by itself")
@@ -295,7 +295,7 @@ def test_static_members(pair: Pair) -> None:
 
 def test_subscriptions_that_change(pair: Pair) -> None:
     group = new_group()
-    first, second = new_topic(pair, "first", 2), new_topic(pair, "second", 2)
+    first, second = topic_of_groups(pair, "first", 2), topic_of_groups(pair, "second", 2)
     pair.ask(lambda _: join(group, "m1"), NEWEST, "to nothing")
     pair.ask(lambda _: heartbeat(group, "m1", 1, subscribed_topic_names=[first, first]), NEWEST)
     pair.ask(lambda _: heartbeat(group, "m1", 2, server_assignor="range", rack_id="r"), NEWEST)
@@ -312,7 +312,7 @@ def test_subscriptions_that_change(pair: Pair) -> None:
 
 
 def test_topics_that_grow_and_vanish(pair: Pair) -> None:
-    group, topic = new_group(), new_topic(pair, "growing", 1)
+    group, topic = new_group(), topic_of_groups(pair, "growing", 1)
     pair.ask(lambda _: join(group, "m1", topic), NEWEST)
     more = CreatePartitionsTopic(name=topic, count=3, assignments=None)
 
@@ -334,7 +334,7 @@ def test_topics_that_grow_and_vanish(pair: Pair) -> None:
 
 def test_subscriptions_by_pattern(pair: Pair) -> None:
     group = new_group()
-    topic = new_topic(pair, "by-pattern", 2)
+    topic = topic_of_groups(pair, "by-pattern", 2)
     bad = {"subscribed_topic_regex": "by-pattern-(", "subscribed_topic_names": None}
     theirs, _ = pair.ask(lambda _: join(group, "m1", **bad), NEWEST, "no expression")
     assert theirs.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -358,7 +358,7 @@ def test_subscriptions_by_pattern(pair: Pair) -> None:
 
 
 def test_a_classic_group_that_is_empty_becomes_a_consumer_group(pair: Pair) -> None:
-    group, topic = new_group(), new_topic(pair, "simple", 1)
+    group, topic = new_group(), topic_of_groups(pair, "simple", 1)
     one = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
     commit = OffsetCommitRequest(
         group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=[one])]
@@ -372,7 +372,7 @@ def test_a_classic_group_that_is_empty_becomes_a_consumer_group(pair: Pair) -> N
 
 
 def test_a_group_with_members_changes_its_protocol_and_back(pair: Pair) -> None:
-    group, topic = new_group(), new_topic(pair, "converted", 2)
+    group, topic = new_group(), topic_of_groups(pair, "converted", 2)
     classics = {}
     for side in pair.sides:
         member = classics[side.name] = WireMember(side, group, "classic", subscription(topic))

@@ -13,9 +13,9 @@ import pytest
 
 from compat_tests import reference
 from compat_tests.differential.harness import Pair, Side
-from compat_tests.differential.members import consumer_join, settle_coordinator
+from compat_tests.differential.members import consumer_join, settle_coordinator, topic_of_groups
 from compat_tests.differential.pairs import pair_of
-from compat_tests.differential.topics import id_of, new_topic
+from compat_tests.differential.topics import id_of
 from compat_tests.kit.group_wire import LONG_MS, WireMember, form, subscription
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -232,7 +232,7 @@ def _named(situation: Situation) -> str:
 @pytest.mark.parametrize("situation", OF_CONSUMERS, ids=_named)
 def test_classic_members_join_alike(pair: Pair, situation: Situation, instance: str | None) -> None:
     """With and without ids, as members of their own, in the place of the one that is there, and wrong."""
-    topic = new_topic(pair, "wanted", 2)
+    topic = topic_of_groups(pair, "wanted", 2)
     other = [JoinGroupRequestProtocol(name="other", metadata=b"")]
     cases: list[tuple[str, dict[str, Any]]] = [
         ("anew", {}),
@@ -264,7 +264,7 @@ def test_classic_members_join_alike(pair: Pair, situation: Situation, instance: 
 @pytest.mark.parametrize("instance", [None, "i"], ids=["dynamic", "static"])
 @pytest.mark.parametrize("situation", OF_CLASSICS, ids=_named)
 def test_consumers_join_alike(pair: Pair, situation: Situation, instance: str | None) -> None:
-    topic = new_topic(pair, "wanted", 2)
+    topic = topic_of_groups(pair, "wanted", 2)
     for instance_id in dict.fromkeys((None, instance, "another")):
         cases = [
             ("joins", 0, {}),
@@ -290,7 +290,7 @@ def test_consumers_join_alike(pair: Pair, situation: Situation, instance: str | 
 def test_a_group_of_both_protocols_goes_on_alike(pair: Pair, policy: str, instance: str | None) -> None:
     """A classic member comes to a consumer, as far as the policy lets it, and the consumer goes: by leaving,
     or because a classic one takes its static place."""
-    topic = new_topic(pair, "shared", 2)
+    topic = topic_of_groups(pair, "shared", 2)
     for takes_place in (False, True) if instance else (False,):
         group = new_group()
         consumer_group(pair, group, topic, instance)
@@ -354,7 +354,7 @@ def test_a_group_of_both_protocols_goes_on_alike(pair: Pair, policy: str, instan
 
 
 def test_ids_that_are_given_out_have_the_form_of_kafkas(pair: Pair) -> None:
-    topic, group = new_topic(pair, "wanted"), new_group()
+    topic, group = topic_of_groups(pair, "wanted"), new_group()
     consumer_group(pair, group, topic, None)
     for side in pair.sides:
         answer = side.ask(join(group, topic), 9)

@@ -20,6 +20,9 @@ from compat_tests.security.certificates import Authority
 from compat_tests.security.sealed_clients import confluent_settings
 from compat_tests.security.served import Served
 
+pytestmark = pytest.mark.in_order
+"""The last two tests change the certificates, and a broker of Kafka does not go back to the first ones."""
+
 PREFIX = "listener.name.plaintext."
 SETTINGS = {
     "inter.broker.listener.name": "PLAINTEXT",

@@ -105,7 +105,7 @@ def test_the_sdist_has_every_source_and_no_generated_file(dists: Dists) -> None:
     names = {str(name) for name in names}
     for folder in FOLDERS.values():
         for path in (CHECKOUT / folder).rglob("*"):
-            if path.suffix in (".py", ".pyi", ".pyx", ".pxd", ".h", ".typed"):
+            if path.suffix in (".py", ".pyi", ".pyx", ".pxi", ".h", ".typed"):
                 assert str(path.relative_to(CHECKOUT)) in names
     assert {"LICENSE", "README.md", "pyproject.toml", "setup.py", "docs/configuration.md"} <= names
     assert not {name for name in names if name.endswith((".so", ".c", ".pyc")) or name.startswith("tests")}

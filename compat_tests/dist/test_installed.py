@@ -57,7 +57,7 @@ async def main(directory):
     store.open(wall_clock_ms())
     partition = store.create("t", 0, bytes(16), config)
     for value in (b"old", b"new"):
-        partition.append(build_batch([(0, wall_clock_ms(), b"key", value)]), now_ms=wall_clock_ms())
+        partition.appends.append(build_batch([(0, wall_clock_ms(), b"key", value)]), now_ms=wall_clock_ms())
         partition.commit()
     partition.log.roll(wall_clock_ms())
     partition.flush()

@@ -30,7 +30,7 @@ from odradek.wire.schema import ZERO_UUID, uuid_to_text
 
 CLIENTS_MAX = 16_384
 KEPT_BYTES_MAX = 16 << 20
-"""Of the last values of all clients, estimated."""
+"""Bound of the last values of all clients, estimated."""
 POINT_BYTES, LABEL_BYTES = 400, 150
 """Estimates of what a point and a label take in memory, without their texts."""
 FORGOTTEN_AFTER_MS = 60_000
@@ -42,7 +42,7 @@ _ASKS_AGAIN_AFTER = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_CO
 
 
 class Sender(NamedTuple):
-    """Who has sent a request."""
+    """The client and the connection of a request."""
 
     client_id: str | None
     software_name: str
@@ -52,7 +52,7 @@ class Sender(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a client is asked for."""
+    """Metrics that a client is asked for."""
 
     instance_id: bytes
     subscription_id: int
@@ -71,7 +71,7 @@ class ClientValues(NamedTuple):
     software_version: str
     host: str
     labels: Mapping[str, str]
-    """What the client says of itself, such as `group_id`."""
+    """Labels that the client gives itself, such as `group_id`."""
     metrics: tuple[MetricPoint, ...]
     pushed_ms: int
     """When it came, by the clock of this broker."""
@@ -93,7 +93,7 @@ class _Instance:
     peer: tuple[str, int]
     """Address of its connection."""
     version: int
-    """Of the subscriptions that it was matched with."""
+    """Version of the subscriptions that it was matched with."""
     wanted: Wanted
     last_subscribe_ms: int = 0
     last_push_ms: int = 0
@@ -106,7 +106,7 @@ class _Instance:
     pushed_bytes: int = 0
 
     def begin_anew(self) -> None:
-        """As a client that nothing is known of, but for its values."""
+        """Forgets all of the client but its values."""
         self.last_subscribe_ms = self.last_push_ms = 0
         self.is_terminating = False
         self.last_error = ErrorCode.NONE
@@ -145,7 +145,7 @@ class ClientMetrics:
         self._clients: OrderedDict[bytes, _Instance] = OrderedDict()
         """The one that was heard of longest ago first."""
         self.kept_bytes = 0
-        """Of the last values of all clients, estimated."""
+        """Size of the last values of all clients, estimated."""
 
     def __len__(self) -> int:
         """Clients that are not forgotten."""
@@ -222,8 +222,8 @@ class ClientMetrics:
             instance.last_error = ErrorCode.INVALID_RECORD
 
     def values(self, now_ms: int) -> tuple[ClientValues, ...]:
-        """Of every client that is not forgotten and whose values are kept; who pushed last comes last. Safe
-        to be called in another thread."""
+        """Values of every client that is not forgotten and whose values are kept; the last push comes last.
+        Safe to be called in another thread."""
         found = [one for one in tuple(self._clients.values()) if one.pushed_ms and now_ms < one.forgotten_ms]
         return tuple(_values(one) for one in sorted(found, key=lambda one: one.pushed_ms))
 
@@ -268,7 +268,7 @@ class ClientMetrics:
         return Wanted(instance_id, checksum - (checksum >> 31 << 32), names, interval_ms)
 
     def _forget_old(self, now_ms: int) -> None:
-        """Those in front of the line: one with a longer interval keeps those behind it, which are bounded."""
+        """Forgets the oldest: one with a longer interval keeps those behind it, which are bounded."""
         while self._clients:
             oldest = next(iter(self._clients.values()))
             if now_ms < oldest.forgotten_ms:

@@ -22,7 +22,7 @@ _INTERVAL = CLIENT_METRICS_OPTIONS[INTERVAL]
 _ANY_INTERVAL = replace(_INTERVAL, low=None, high=None)
 DEFAULT_INTERVAL_MS: int = _INTERVAL.default_value
 TEXT_CHARACTERS_MAX = 256
-"""Of what a client says of itself: the rest is neither matched nor kept."""
+"""Bound of a client's texts about itself: the rest is neither matched nor kept."""
 
 
 class Client(NamedTuple):

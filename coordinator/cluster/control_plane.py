@@ -1,4 +1,4 @@
-"""Who decides for the cluster, as a node's logs and clients see it.
+"""Decisions for the cluster, as a node's logs and clients see them.
 
 A node alone decides itself (`machine.py`). In a cluster the controllers decide; the node follows their
 metadata log (`coordinator/kraft`).
@@ -61,8 +61,8 @@ class ControlPlane(Protocol):
     def set_offline(
         self, node_id: int, partitions: Iterable[tuple[str, int]], directories: Iterable[str]
     ) -> None:
-        """Of which partitions the node's replicas are offline, and the paths of its log directories that have
-        failed."""
+        """Sets the partitions whose replicas on the node are offline, and the paths of its log directories
+        that have failed."""
 
     def creating_topics(
         self, new_topics: Sequence[NewTopic], *, charge: Callable[[int], None]

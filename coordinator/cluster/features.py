@@ -88,7 +88,7 @@ def unmet_need(name: str, level: int, levels: Mapping[str, int]) -> int | None:
 
 
 def metadata_version_of(release: str) -> int:
-    """Of "4.0", "4.0.1" or "4.0-IV2"; a release that names none of its versions means the last of them.
+    """Level of "4.0", "4.0.1" or "4.0-IV2"; a release that names none of its versions means the last of them.
 
     ValueError: there is no such release.
     """
@@ -131,7 +131,7 @@ def first_levels(release: str | None = None, requested: Mapping[str, int] = {}) 
 
 
 def missing_levels(levels: Mapping[str, int]) -> dict[str, int]:
-    """What a cluster that was made before these features were known has of them.
+    """Levels of these features in a cluster that was made before they were known.
 
     Nothing changes for it: it was made as one of the newest release, and its voters are those of one node.
     An administrator switches eligible leader replicas on, as after an upgrade of Kafka.
@@ -153,8 +153,8 @@ class Unserved(NamedTuple):
 
 
 def unserved_features(finalized: Mapping[str, int]) -> list[Unserved]:
-    """Of the finalized features of a cluster those for which this node cannot serve in it. Controllers refuse
-    its registration then (UNSUPPORTED_VERSION)."""
+    """Finalized features of a cluster that keep this node from serving in it. Controllers refuse its
+    registration then (UNSUPPORTED_VERSION)."""
     unserved = []
     for name, level in sorted(finalized.items()):
         lowest, highest = NODE_FEATURES.get(name, (0, 0))
@@ -188,15 +188,15 @@ def refusal_of_features(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerGates:
-    """What a metadata.version allows among the brokers of a cluster and its controllers. Kafka's brokers send
-    these versions of requests to each other without asking before (MetadataVersion)."""
+    """Abilities that a metadata.version gives the brokers of a cluster and its controllers. Kafka's brokers
+    send these versions of requests to each other without asking before (MetadataVersion)."""
 
     fetch_version: int
-    """Of a Fetch to another broker."""
+    """Version of a Fetch to another broker."""
     list_offsets_version: int
-    """Of a ListOffsets to another broker."""
+    """Version of a ListOffsets to another broker."""
     partition_record_version: int
-    """Of Partition and PartitionChange records; 2 has eligible leaders."""
+    """Version of Partition and PartitionChange records; 2 has eligible leaders."""
     register_broker_record_version: int
     has_directories: bool
     """Replicas name their log directories: LogDirs in the registration, OfflineLogDirs in heartbeats,
@@ -208,10 +208,6 @@ class BrokerGates:
     bumps_leader_epoch_on_shrink: bool
     """A smaller ISR has a new leader epoch."""
 
-
-ALTER_PARTITION_VERSION = 3
-"""No metadata.version changes it: topics are named by their ids, members of the ISR with their broker epochs.
-Each controller that serves one of `NODE_FEATURES` takes it."""
 
 _FETCH_SINCE = ((7, 13), (9, 14), (10, 15), (19, 16), (21, 17), (27, 18))
 _LIST_OFFSETS_SINCE = ((7, 7), (9, 8), (21, 9), (25, 10), (29, 11))

@@ -134,13 +134,13 @@ class ClientMetricsOwner(NamedTuple):
 
 
 Owner = str | GroupOwner | ClientMetricsOwner | int | None
-"""Who has settings: a topic by its name, a group, a subscription, a broker by its id, or None for all
+"""Owner of settings: a topic by its name, a group, a subscription, a broker by its id, or None for all
 brokers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """What is to become of one owner's overrides."""
+    """Change of one owner's overrides."""
 
     owner: Owner
     change: Callable[[Mapping[str, str]], Mapping[str, str]]
@@ -265,8 +265,8 @@ class ClusterMachine:
     def set_offline(
         self, node_id: int, partitions: Iterable[tuple[str, int]], directories: Iterable[str] = ()
     ) -> None:
-        """Of which partitions a broker's replicas are offline now, since their disk has failed. Not stored:
-        each start finds it again.
+        """Sets the partitions whose replicas on a broker are offline now, since their disk has failed. Not
+        stored: each start finds it again.
         """
         wanted: dict[str, set[int]] = {}
         for name, index in partitions:
@@ -406,12 +406,6 @@ class ClusterMachine:
                 yield from self._commit(draft)
             return refusals
 
-    def change_configs(
-        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
-    ) -> list[KafkaError | None]:
-        """`changing_configs` here and now."""
-        return finish(self.changing_configs(changes, validate_only=validate_only))
-
     # Producer ids and features
 
     def allocate_producer_ids(self) -> range:
@@ -550,7 +544,7 @@ class ClusterMachine:
         )
 
     def _brokers_for(self, assignments: object) -> list[int]:
-        """Who may be given replicas: who writes down assignments may name any broker, as in Kafka."""
+        """Brokers that may be given replicas; written assignments may name any of them, as in Kafka."""
         return [
             one for one in sorted(self.view.brokers) if assignments or self.publisher.logs.takes_replicas(one)
         ]
@@ -932,7 +926,7 @@ def scram_row(key: ScramKey, credential: ScramCredential | None) -> Row:
 
 
 def rows_of_new(topic: TopicView) -> Iterator[Row]:
-    """What makes a topic durable that was not there before."""
+    """Rows that make a new topic durable."""
     yield Row(TOPIC, topic.name, topic.topic_id.hex())
     yield from _partition_rows(topic.name, topic.partitions)
     yield from _config_rows(TOPIC_CONFIG, topic.name, NO_CONFIGS, topic.configs)

@@ -94,7 +94,7 @@ K = TypeVar("K")
 class Publication(NamedTuple):
     view: ClusterView
     change: ClusterChange
-    """What is different from the view before."""
+    """Differences from the view before."""
 
 
 class KeptRecords:
@@ -270,7 +270,7 @@ class _Brokers:
 
 
 class _Contents:
-    """What the records have made so far."""
+    """Contents of the records so far."""
 
     def __init__(self, node_id: int) -> None:
         self.kept = KeptRecords()
@@ -463,7 +463,7 @@ class MetadataImage:
         return Publication(self.view, _change(before, self.view, topics, configs))
 
     def _named_controller(self, brokers: Mapping[int, Broker]) -> int:
-        """Who is named to clients as the controller: every broker forwards what it cannot decide."""
+        """The controller that clients are told: every broker forwards what it cannot decide."""
         return self._node_id if self._node_id in brokers else min(brokers, default=-1)
 
 
@@ -476,7 +476,8 @@ WITHOUT_EFFECT = (
     VotersRecord,
     ZkMigrationStateRecord,
 )
-"""Who follows the log reads leader and voters himself; the rest is of controllers alone."""
+"""Records without effect here: a follower of the log reads leader and voters itself; the rest is of
+controllers alone."""
 
 
 def _ignore(record: AnyRecord) -> None:
@@ -496,7 +497,7 @@ def _with_other_directories(before: Mapping[int, Broker], after: Mapping[int, Br
 
 
 def _is_same(before: ClusterView, after: ClusterView) -> bool:
-    """What did not change is the same object: nothing large is compared."""
+    """Whether nothing has changed. An unchanged part is the same object: nothing large is compared."""
     return all(
         getattr(before, name) is getattr(after, name)
         for name in (

@@ -14,7 +14,7 @@ from odradek.wire.work import Work
 
 
 class NodeLogs:
-    """What a node does on its disks about decisions of the machine. This one has no logs. Nothing raises."""
+    """Work on a node's disks for decisions of the machine. This one has no logs. Nothing raises."""
 
     def make_partitions(self, created: Sequence[tuple[TopicView, PartitionView]]) -> Work[None]:
         """Before the partitions are published."""

@@ -148,7 +148,7 @@ class ClusterView:
     client_quotas: Quotas = field(default_factory=_nothing)
     """Quotas of users, clients and addresses; each entity has one at least."""
     acls: AclRules | None = None
-    """Who may do what; None: there never were ACLs. They count where an authorizer is configured."""
+    """Rules of access; None: there never were ACLs. They count where an authorizer is configured."""
     scram_users: ScramUsers = NO_USERS
     """Users with passwords for SCRAM."""
     delegation_tokens: DelegationTokens = NO_TOKENS
@@ -180,7 +180,7 @@ class PartitionChange(NamedTuple):
     """A partition that is new or other than before."""
 
     topic: TopicView
-    """As it is now."""
+    """The topic now."""
     before: PartitionView | None
     """None: it is new."""
     after: PartitionView
@@ -188,7 +188,7 @@ class PartitionChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterChange:
-    """What is different between two views, so that a subscriber need not compare them."""
+    """Differences between two views, so that a subscriber need not compare them."""
 
     created: Sequence[tuple[TopicView, PartitionView]] = ()
     """Partitions of new and of grown topics; in a cluster those that this node has now and had not before."""

@@ -10,7 +10,7 @@ from odradek.coordinator.effects import Effect, Reply
 from odradek.coordinator.groups.classic_group import ClassicGroup, GroupState
 from odradek.coordinator.groups.classic_membership import TIMERS, Membership
 from odradek.coordinator.groups.group import CLASSIC
-from odradek.coordinator.groups.group_type import GroupType, Handler, MachineParts, Protocol
+from odradek.coordinator.groups.group_type import GroupHandlers, GroupType, Handler, MachineParts
 from odradek.coordinator.groups.request_checks import CLASSIC_CHECKS
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import group_records
@@ -26,9 +26,9 @@ from odradek.wire.messages.leave_group import LeaveGroupRequest
 from odradek.wire.messages.sync_group import SyncGroupRequest
 
 
-def _start(parts: MachineParts) -> Protocol:
+def _start(parts: MachineParts) -> GroupHandlers:
     membership = Membership(parts.groups, parts.settings, parts.new_member_suffix, parts.store)
-    return Protocol(
+    return GroupHandlers(
         membership=membership,
         new_group=ClassicGroup,
         commands={

@@ -8,7 +8,7 @@ from odradek.coordinator.groups.classic_membership import Membership
 from odradek.coordinator.groups.commands import TopicsMatched
 from odradek.coordinator.groups.consumer_membership import TIMERS, ConsumerMembership
 from odradek.coordinator.groups.group import CLASSIC, CONSUMER
-from odradek.coordinator.groups.group_type import GroupType, MachineParts, Protocol
+from odradek.coordinator.groups.group_type import GroupHandlers, GroupType, MachineParts
 from odradek.coordinator.groups.migration import Migration
 from odradek.coordinator.groups.request_checks import CONSUMER_CHECKS
 from odradek.wire.messages import group_records
@@ -20,13 +20,13 @@ from odradek.wire.messages.leave_group import LeaveGroupRequest
 from odradek.wire.messages.sync_group import SyncGroupRequest
 
 
-def _start(parts: MachineParts) -> Protocol:
+def _start(parts: MachineParts) -> GroupHandlers:
     classic = parts.memberships[CLASSIC]
     assert isinstance(classic, Membership)
     consumers = ConsumerMembership(parts)
     migration = Migration(parts, classic, consumers)
     consumers.migration = migration
-    return Protocol(
+    return GroupHandlers(
         membership=consumers,
         new_group=consumers.new_group,
         commands={

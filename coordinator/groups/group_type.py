@@ -53,7 +53,7 @@ class MachineParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Protocol:
+class GroupHandlers:
     """One type in one machine. It takes over commands that an earlier type handles, too. They are known by
     `kind_of` of `coordinator/asked.py`."""
 
@@ -70,7 +70,7 @@ class GroupType:
     name: TypeOfGroup
     records: RecordTypes
     timers: tuple[str, ...]
-    start: Callable[[MachineParts], Protocol]
+    start: Callable[[MachineParts], GroupHandlers]
     checks: Mapping[type, Check] = field(default_factory=dict)
 
 

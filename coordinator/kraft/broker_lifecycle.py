@@ -86,7 +86,7 @@ class BrokerLifecycle:
     state: BrokerState = BrokerState.STARTING
     broker_epoch: int = UNKNOWN_EPOCH
     is_fenced: bool = True
-    """As the last response said."""
+    """Whether the broker is fenced, by the last response."""
     due_ms: int = 0
     """When the next request is to be sent."""
     is_ready: bool = False
@@ -106,7 +106,7 @@ class BrokerLifecycle:
     # Requests
 
     def next_request(self, now_ms: int, metadata_offset: int) -> Registration | Heartbeat | None:
-        """What is to be sent now; None where nothing is due, or the last request is not answered yet."""
+        """Request to be sent now; None where nothing is due, or the last one has no response yet."""
         if self._is_under_way or now_ms < self.due_ms or self.state is BrokerState.SHUTTING_DOWN:
             return None
         self._is_under_way = True

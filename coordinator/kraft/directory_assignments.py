@@ -15,10 +15,10 @@ from typing import NamedTuple
 from odradek.wire.errors import ErrorCode
 
 ASSIGNMENTS_MAX = 2_250
-"""Of one request, as in Kafka: what the controllers write of it has to fit into one batch."""
+"""Bound of one request, as in Kafka: the controllers' records of it have to fit into one batch."""
 FIRST_RETRY_MS, RETRY_MS_MAX = 100, 10_000
 TOLD_AFTER_MS = 120_000
-"""So long a refusal of a partition is nothing to speak of: its record may be on its way."""
+"""Time until a refusal of a partition is reported: its record may be on its way."""
 
 TopicPartition = tuple[bytes, int]
 """Topic id and partition."""
@@ -77,7 +77,8 @@ class DirectoryAssignments:
         self._back_off(now_ms)
 
     def answered(self, errors: Mapping[TopicPartition, ErrorCode], now_ms: int) -> list[TopicPartition]:
-        """What is refused or not answered is sent again. Returns what has been refused for long."""
+        """Keeps what is refused or not confirmed, to send it again. Returns what has been refused for
+        long."""
         sent, self._under_way = self._under_way, {}
         told = []
         is_refused = False

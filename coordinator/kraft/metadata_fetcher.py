@@ -23,7 +23,7 @@ from odradek.wire.schema import Buffer
 logger = logging.getLogger("odradek.cluster")
 
 NO_EPOCH = 0
-"""Of a node that knows no leader yet; a leader answers it with its own."""
+"""Epoch of a node that knows no leader yet; a leader responds with its own."""
 NO_OFFSET = -1
 SNAPSHOT_BYTES_MAX = 1_073_741_824
 """Bound of what one snapshot may take in memory."""
@@ -81,7 +81,7 @@ class FetchSnapshot(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """What the response to a `FetchLog` says of the one partition of the metadata log."""
+    """Content of the response to a `FetchLog`, for the one partition of the metadata log."""
 
     error: ErrorCode
     leader_id: int
@@ -96,7 +96,7 @@ class FetchAnswer(NamedTuple):
 
 
 class SnapshotAnswer(NamedTuple):
-    """What the response to a `FetchSnapshot` says."""
+    """Content of the response to a `FetchSnapshot`."""
 
     error: ErrorCode
     leader_id: int
@@ -116,7 +116,7 @@ class Committed(NamedTuple):
     epoch: int
     """Leader epoch of the last of them."""
     is_snapshot: bool
-    """They take the place of everything before them."""
+    """Whether the batches take the place of everything before them."""
 
 
 class _Pending(NamedTuple):
@@ -178,7 +178,7 @@ class MetadataFetcher:
         self._back_off(now_ms)
 
     def fetched(self, answer: FetchAnswer, now_ms: int) -> list[Committed]:
-        """What may be applied now."""
+        """Batches that may be applied now."""
         if not self._is_from_leader(answer, now_ms):
             return []
         if answer.snapshot is not None:
@@ -271,7 +271,7 @@ class MetadataFetcher:
             self._pending.append(_Pending(data, header.last_offset + 1, header.leader_epoch))
 
     def _cut(self, end_offset: int) -> None:
-        """What the leader does not have goes; it was never committed."""
+        """Drops what the leader does not have; it was never committed."""
         while self._pending and self._pending[-1].next_offset > end_offset:
             self._pending.pop()
 

@@ -23,7 +23,7 @@ AlterPartitionRequest = tuple[AlterIsr, ...]
 
 
 class Altered(NamedTuple):
-    """What the controller has answered to one change, for the leader of the partition."""
+    """The controller's response to one change, for the leader of the partition."""
 
     change: AlterIsr
     answer: AlteredIsr | ErrorCode
@@ -61,7 +61,7 @@ class AlterPartitionQueue:
     def answered(
         self, request: AlterPartitionRequest, answers: Mapping[ReplicaKey, AlteredIsr | ErrorCode]
     ) -> list[Altered]:
-        """What to tell the leaders. A partition that the answer leaves out is asked for again."""
+        """Results for the leaders. A partition that the response leaves out is asked for again."""
         if request is not self._in_flight:
             return []
         self._in_flight = None

@@ -46,13 +46,13 @@ class ReplicaFetchSession:
         self.asked: dict[PartitionId, Asked] = {}
         """All that the last request asked for, also by not naming it. What has changed last is the last."""
         self._held: dict[PartitionId, FetchPartition] = {}
-        """What the leader's session has of it."""
+        """Partitions as the leader's session has them."""
         self._changed: dict[PartitionId, None] = {}
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
 
     def next_part(self, changes: Mapping[PartitionId, Asked | None]) -> SessionPart | None:
-        """Of the next request, with what is wanted otherwise than before (None: no more). None: nothing is
+        """Part of the next request, with the changes of what is wanted (None: no more). None: nothing is
         wanted, and no request is needed.
         """
         for one, asked in changes.items():

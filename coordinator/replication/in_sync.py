@@ -35,7 +35,7 @@ class InSync(NamedTuple):
     """`pending` is None, or the change that is on its way; a replica is then added or some are removed."""
 
     isr: frozenset[int]
-    """What is committed."""
+    """The committed ISR."""
     pending: AlterIsr | None = None
 
     @property

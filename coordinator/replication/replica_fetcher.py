@@ -74,8 +74,8 @@ MAY_COME_RIGHT = frozenset(
         ErrorCode.REASSIGNMENT_IN_PROGRESS,
     }
 )
-"""Of a change of the log: the bytes were damaged on their way, or the leader's log was just being cut; the
-disk is full, or the log may not be cut just now; it is on its way to another disk."""
+"""Errors of a change of the log that may pass: the bytes were damaged on their way, or the leader's log was
+just being cut; the disk is full, or the log may not be cut just now; it is on its way to another disk."""
 
 OF_THE_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
 """A full fetch makes them good at once; other errors of a whole answer do not go so soon."""
@@ -208,7 +208,7 @@ class ReplicaFetcher:
         self.partitions: dict[ReplicaKey, Fetched] = {}
         self._by_id: dict[PartitionId, Fetched] = {}
         self._unsettled: dict[PartitionId, None] = {}
-        """Those that the session may not ask for as it does: the others cost nothing at a request."""
+        """Partitions that the session may not ask for as it does: the others cost nothing at a request."""
         self.session = ReplicaFetchSession()
         self._in_flight: FetchRequest | ListOffsetsRequest | None = None
         self._appending: set[ReplicaKey] = set()
@@ -252,7 +252,7 @@ class ReplicaFetcher:
 
     @property
     def is_idle(self) -> bool:
-        """It has no partition: its connection may be closed."""
+        """Whether there is no partition, so that the connection may be closed."""
         return not self.partitions
 
     # Requests
@@ -267,8 +267,8 @@ class ReplicaFetcher:
         return min((delay for delay in delays if delay is not None), default=None)
 
     def next_request(self, now_ms: int) -> FetchRequest | ListOffsetsRequest | None:
-        """What to send to the leader now; None while a request or an append is under way, or there is nothing
-        to ask.
+        """Request for the leader now; None while a request or an append is under way, or there is nothing to
+        ask.
         """
         if self._in_flight is not None or self._appending:
             return None
@@ -297,7 +297,7 @@ class ReplicaFetcher:
         )
 
     def _settle(self, now_ms: int) -> dict[PartitionId, Asked | None]:
-        """What the session has to ask otherwise. A partition that waits for a time or an answer stays
+        """Changes of what the session asks for. A partition that waits for a time or a response stays
         unsettled; one that is busy, fenced or failed is looked at again when that has changed.
         """
         if self.quota.has_throttled:
@@ -325,7 +325,7 @@ class ReplicaFetcher:
                 self._look_again(one)
 
     def _moves(self, one: Fetched, now_ms: int) -> bool:
-        """It is throttled, out of sync, and would be fetched now."""
+        """Whether the replica is throttled, out of sync, and would be fetched now."""
         if one.is_in_sync or one.phase is not Phase.FETCHING or not self.quota.is_throttled(one.key):
             return False
         return one.delayed_until_ms is None or one.delayed_until_ms <= now_ms
@@ -365,7 +365,7 @@ class ReplicaFetcher:
             self.give_up(now_ms)
 
     def give_up(self, now_ms: int) -> None:
-        """As `failed`, whatever is under way."""
+        """Does the same as `failed`, whatever is under way."""
         if isinstance(self._in_flight, FetchRequest):
             self.session.failed()
         self._in_flight = None
@@ -524,7 +524,7 @@ class ReplicaFetcher:
 
 
 class WholeBatches(NamedTuple):
-    """What of an answer may be appended, and where the log then ends."""
+    """Part of a response that may be appended, and the end of the log afterwards."""
 
     records: Records
     next_offset: int

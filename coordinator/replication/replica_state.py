@@ -35,7 +35,7 @@ from odradek.coordinator.replication.values import (
 from odradek.wire.errors import ErrorCode, KafkaError
 
 NEVER_MS = -(2**62)
-"""Of a follower that has not been caught up; long before any time of the clock."""
+"""Time of a follower that has not been caught up; long before any time of the clock."""
 
 REJECTED = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 """The change was not made, and the partition is as the leader knows it: what is committed holds."""
@@ -60,7 +60,7 @@ class LeaderSettings(Protocol):
 
     @property
     def min_insync_replicas(self) -> int:
-        """Of the topic."""
+        """`min.insync.replicas` of the topic."""
 
 
 class BeginEpoch(NamedTuple):
@@ -92,7 +92,7 @@ class DivergingEpoch(NamedTuple):
 
 
 class FollowerRead(NamedTuple):
-    """What a follower's fetch may read: nothing where its log diverges, else up to the end of the log.
+    """Range that a follower's fetch may read: nothing where its log diverges, else up to the end of the log.
 
     `log_end_offset` is the one before the read: appends after it do not keep the follower out of sync.
     """
@@ -103,7 +103,7 @@ class FollowerRead(NamedTuple):
 
 @dataclass(slots=True)
 class FollowerState:
-    """What the fetches of one follower have told."""
+    """State of one follower, by its fetches."""
 
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
@@ -232,7 +232,7 @@ class LeaderState:
     def read_for_follower(
         self, replica_id: int, leader_epoch: int, fetch_offset: int, last_fetched_epoch: int
     ) -> FollowerRead:
-        """What this fetch may read. Refuses as `check_follower`, and with OFFSET_OUT_OF_RANGE."""
+        """Range that this fetch may read. Refuses as `check_follower`, and with OFFSET_OUT_OF_RANGE."""
         self.check_follower(replica_id, leader_epoch)
         log = self.log
         end_offset = log.log_end_offset
@@ -384,7 +384,8 @@ class LeaderState:
         return [] if answer in AWAITS_VIEW else [change]
 
     def _take(self, answer: AlteredIsr, now_ms: int) -> list[LeaderEffect]:
-        """Of another epoch it is not ours: the change stays pending until the view that is on its way."""
+        """Takes the new ISR. A response of another epoch is ignored: the change stays pending until the view
+        that is on its way."""
         if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
             return []
         self.in_sync = InSync(frozenset(answer.isr))
@@ -403,10 +404,10 @@ class LeaderState:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def acknowledgement(self, next_offset: int, leader_epoch: int) -> ErrorCode | None:
-        """What to answer to a produce with acks=all that was appended in `leader_epoch`, up to `next_offset`;
+        """Error code for a produce with acks=all that was appended in `leader_epoch`, up to `next_offset`;
         None: it still waits for the high watermark. The same for a duplicate: its original, too, may not be
-        committed yet. It is never NOT_ENOUGH_REPLICAS_AFTER_APPEND: with an ISR that is too small the high
-        watermark stands still, and who waits for it is answered as soon as it moves.
+        committed yet. Never NOT_ENOUGH_REPLICAS_AFTER_APPEND: with an ISR that is too small the high
+        watermark stands still, and the response comes as soon as it moves.
         """
         if not self.is_leading or leader_epoch != self.leader_epoch:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER

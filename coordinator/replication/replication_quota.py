@@ -115,9 +115,7 @@ class ReplicationQuota:
         return index in self._throttled.get(topic, ())
 
     def record(self, key: ReplicaKey, size_bytes: int, now_ms: int) -> None:
-        """So many bytes of that partition were replicated. Those of partitions that are not throttled do not
-        count.
-        """
+        """Counts replicated bytes of that partition, if it is throttled."""
         if size_bytes and self.is_throttled(key):
             self._rate.record(size_bytes, now_ms)
 

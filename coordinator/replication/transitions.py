@@ -1,4 +1,4 @@
-"""What a view of the metadata makes of this node's replica of one partition.
+"""Effects of a metadata view on this node's replica of one partition.
 
 A new leader epoch is what counts: it restarts the work of a leader or follower even where the leader is the
 same. A view with the same leader epoch brings only another assignment or ISR (KAFKA-13132, KAFKA-13161).
@@ -51,7 +51,7 @@ Transition = Lead | Follow | Stop | Delete
 def transition(
     node_id: int, known: Known, view: PartitionMetadata | None, *, is_in_shutdown: bool = False
 ) -> Transition | None:
-    """What to do; None where the view says nothing new. A `view` of None: the topic is gone.
+    """Transition of the replica; None where the view says nothing new. A `view` of None: the topic is gone.
 
     Whoever is in a controlled shutdown fetches on for what it is in sync with, and nothing else: it would
     come into an ISR again (KAFKA-14292, KAFKA-14296).
@@ -68,10 +68,3 @@ def transition(
     if view.leader == NO_LEADER or (is_in_shutdown and node_id not in view.isr):
         return Stop(is_new_epoch)
     return Follow(view.leader, restarts=is_new_epoch)
-
-
-def first_high_watermark(checkpoint: int, log_start_offset: int, log_end_offset: int) -> int:
-    """Where a replica begins: at its checkpoint (0 without one), never at the end of its log, which may hold
-    records that no other replica has.
-    """
-    return min(max(checkpoint, log_start_offset), log_end_offset)

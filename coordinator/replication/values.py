@@ -1,4 +1,4 @@
-"""What the machines of replication see: the log of a replica, the metadata of its partition, the brokers.
+"""Inputs of the machines of replication: the log of a replica, the metadata of its partition, the brokers.
 
 They are Protocols, so that the machines know neither the storage nor the records of a metadata log. `now_ms`
 is everywhere a monotonic clock; no machine compares it with the clock of another node.

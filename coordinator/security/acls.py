@@ -139,7 +139,7 @@ class _Patterns:
         self.literal: dict[str, Grants] = {}
         self.prefixed: dict[str, Grants] = {}
         self.lengths: tuple[int, ...] = ()
-        """Of the prefixes."""
+        """Lengths of the prefixes."""
 
     def copy(self) -> _Patterns:
         copied = _Patterns()
@@ -508,7 +508,7 @@ def acl_from_text(text: str) -> Acl:
 
 
 class Policy(NamedTuple):
-    """What decides beside the rules."""
+    """Options that decide beside the rules."""
 
     super_users: frozenset[str] = frozenset()
     """`super.users`: principals that may do everything."""

@@ -39,7 +39,7 @@ IDLE_MS_MAX = 3_600_000
 METERS_MAX = 20_000
 """Meters of one quota; when there are more a tenth of them goes."""
 CLIENT_ID_KEPT_CHARACTERS = 128
-"""Of a longer client id its hash is kept."""
+"""Longest client id that is kept whole; of a longer one the hash is kept."""
 REMEMBERED_MAX = 1_000
 """Clients whose meters are found without a search; with more all are forgotten."""
 NS_PER_PERCENT = 10_000_000
@@ -55,7 +55,7 @@ class Windows:
 
 
 class ClientMeters:
-    """Of one client; None where no quota is for it."""
+    """Meters of one client; None where no quota is for it."""
 
     __slots__ = ("fetch", "mutation", "produce", "request")
 
@@ -84,7 +84,7 @@ class ClientMeters:
 
 
 class FetchCharge:
-    """What one fetch comes to: processor time in pieces, then the response."""
+    """Charge of one fetch: processor time in pieces, then the response."""
 
     __slots__ = ("_meters", "_now_ms", "_took_ns")
 
@@ -122,7 +122,7 @@ class FetchCharge:
 
 
 class MutationCharge:
-    """What a request that makes or deletes partitions comes to.
+    """Charge of a request that makes or deletes partitions.
 
     With `is_strict` a topic is refused while the bucket is overdrawn, else all are done, and the client has
     to wait afterwards.
@@ -240,7 +240,7 @@ class QuotaMeters:
         """Grows when clients may have other meters than before."""
         self._quotas: Quotas = {}
         self._of: dict[tuple[str, str | None], ClientMeters] = {}
-        """Those of clients that have asked lately, as long as `generation` is `_of_generation`."""
+        """Meters of clients that have asked lately, as long as `generation` is `_of_generation`."""
         self._of_generation = 0
 
         def rate(bound: float) -> RateMeter:
@@ -324,7 +324,7 @@ class QuotaMeters:
             self.generation += meters.drop_idle(now_ms)
 
     def waits_ms(self) -> dict[str, int]:
-        """What clients had to wait since the start, by kind of quota, as Kafka calls them."""
+        """Waits of clients since the start, by kind of quota, as Kafka calls them."""
         return {
             "produce": self._produce.waits.ms,
             "fetch": self._fetch.waits.ms,

@@ -142,7 +142,7 @@ def _check_filter(components: Sequence[ComponentData]) -> None:
 
 @dataclass(slots=True)
 class Alterations:
-    """What a request comes to."""
+    """Result of a request to alter quotas."""
 
     refusals: dict[QuotaEntity, KafkaError | None] = field(default_factory=dict)
     """Each entity once; None: it is as the request wants it."""

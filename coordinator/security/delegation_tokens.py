@@ -30,14 +30,14 @@ _EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
 
 class DelegationToken(NamedTuple):
-    """What is stored of a token. Its HMAC is not among it."""
+    """Stored fields of a token. Its HMAC is not among them."""
 
     token_id: str
     owner: str
     requester: str
-    """Who has asked for it: the owner, or one who may create tokens for the owner."""
+    """Principal that has asked for it: the owner, or one who may create tokens for the owner."""
     renewers: tuple[str, ...]
-    """Who may renew and expire it, besides the owner."""
+    """Principals that may renew and expire it, besides the owner."""
     issued_ms: int
     max_ms: int
     """No renewal goes beyond."""
@@ -83,11 +83,11 @@ class DelegationTokens:
         return DelegationTokens({key: one for key, one in after.items() if one is not None})
 
     def of(self, owners: Set[str] | None) -> list[DelegationToken]:
-        """Those that concern any of them; None: all."""
+        """Tokens that concern any of the owners; None: all."""
         return [one for one in self.by_id.values() if owners is None or one.concerns_any(owners)]
 
     def over(self, now_ms: int) -> list[DelegationToken]:
-        """Those that have expired."""
+        """Tokens that have expired."""
         return [one for one in self.by_id.values() if one.is_over(now_ms)]
 
 
@@ -139,7 +139,7 @@ def _hash_of(hmac: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What may become of tokens. Refusals are raised, in Kafka's order."""
+    """Rules of tokens. Refusals are raised, in Kafka's order."""
 
     secret: TokenSecret | None
     """None: there are no tokens."""

@@ -27,7 +27,7 @@ WAIT_MS_MAX = 2**31 - 1
 
 
 class Waits:
-    """What the clients of one quota had to wait, together."""
+    """Waits of the clients of one quota, together."""
 
     __slots__ = ("ms",)
 
@@ -85,7 +85,7 @@ class RateMeter:
 
     @property
     def value_max(self) -> float:
-        """What may be recorded at once in a meter without events, so that there is no wait."""
+        """Largest value that a meter without events records at once without a wait."""
         return self._bound * (self._expiry_ms - self._window_ms) / 1000
 
     def record(self, value: float, now_ms: int) -> None:
@@ -177,7 +177,7 @@ class TokenBucket:
         self._tokens = min(self.bound * self._seconds, tokens)
 
     def tokens(self, now_ms: int) -> float:
-        """Those in the bucket; less than 0 if it is overdrawn."""
+        """Tokens in the bucket; less than 0 if it is overdrawn."""
         full = self.bound * self._seconds
         if self.last_ms == NEVER_MS:
             self._tokens = full

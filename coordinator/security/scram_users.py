@@ -28,8 +28,8 @@ from odradek.wire.scram import (
 
 
 class ScramCredential(NamedTuple):
-    """What is stored of one password of one user. Whoever has the keys can pretend to be the server, so they
-    are not printed."""
+    """Stored form of one password of one user. Whoever has the keys can pretend to be the server, so they are
+    not printed."""
 
     salt: bytes
     stored_key: bytes
@@ -142,7 +142,7 @@ class ScramUsers:
     def alterations(
         self, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion], *, are_supported: bool
     ) -> Changes:
-        """What a request does: each user has one result. As in Kafka, the first refusal of a user stays, a
+        """Changes of a request: each user has one result. As in Kafka, the first refusal of a user stays, a
         second valid change of a user refuses both, and users that are not refused are changed.
 
         `are_supported`: whether the cluster's metadata.version has users.

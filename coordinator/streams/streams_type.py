@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.coordinator.groups.group import STREAMS
-from odradek.coordinator.groups.group_type import GroupType, MachineParts, Protocol
+from odradek.coordinator.groups.group_type import GroupHandlers, GroupType, MachineParts
 from odradek.coordinator.groups.request_checks import check_described
 from odradek.coordinator.streams.membership import TIMERS, StreamsMembership
 from odradek.wire.messages import group_records
@@ -11,9 +11,9 @@ from odradek.wire.messages.streams_group_describe import StreamsGroupDescribeReq
 from odradek.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 
-def _start(parts: MachineParts) -> Protocol:
+def _start(parts: MachineParts) -> GroupHandlers:
     membership = StreamsMembership(parts)
-    return Protocol(
+    return GroupHandlers(
         membership=membership,
         new_group=membership.new_group,
         commands={

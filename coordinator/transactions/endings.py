@@ -20,7 +20,7 @@ RETRY_MS_MAX = 5_000
 
 @dataclass(slots=True)
 class MarkersWritten:
-    """What became of a `WriteMarkers`: the runtime's own command. Producer id and epoch are the marker's."""
+    """Result of a `WriteMarkers`: the runtime's own command. Producer id and epoch are the marker's."""
 
     transactional_id: str
     producer_id: int
@@ -37,7 +37,7 @@ class Ending:
 
     def __init__(self, partitions: frozenset[TopicPartition]) -> None:
         self.remaining = set(partitions)
-        """Those whose marker is not known to be written."""
+        """Partitions whose marker is not known to be written."""
         self.attempts = 0
 
 

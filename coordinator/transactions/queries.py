@@ -65,7 +65,7 @@ class TransactionQueries:
     def describe(
         self, asked: Asked[DescribeTransactionsRequest, Any], now_ms: int, out: list[Effect]
     ) -> None:
-        """Of one transactional id. INVALID_REQUEST (an empty id), TRANSACTIONAL_ID_NOT_FOUND."""
+        """Describes one transactional id. INVALID_REQUEST (an empty id), TRANSACTIONAL_ID_NOT_FOUND."""
         (transactional_id,) = asked.request.transactional_ids
         transaction = self._transactions.get(transactional_id)
         state = describe_transactions.TransactionState(error_code=NONE, transactional_id=transactional_id)
@@ -88,7 +88,7 @@ class TransactionQueries:
         out.append(Reply(asked.ticket, DescribeTransactionsResponse(transaction_states=[state])))
 
     def list_all(self, asked: Asked[ListTransactionsRequest, Any], now_ms: int, out: list[Effect]) -> None:
-        """Those of this machine that have the wanted states and ids, and began longer ago."""
+        """Lists transactions of this machine that have the wanted states and ids, and began longer ago."""
         wanted = asked.request
         states = {STATES_BY_LABEL.get(label) for label in wanted.state_filters}
         producer_ids, duration_ms = frozenset(wanted.producer_id_filters), wanted.duration_filter

@@ -40,7 +40,7 @@ class TransactionState(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """As DescribeTransactions and ListTransactions name it."""
+        """Name in DescribeTransactions and ListTransactions."""
         return _LABELS[self]
 
     @property
@@ -77,7 +77,7 @@ COMES_FROM: dict[TransactionState, Set[TransactionState]] = {
 
 
 def unknown_states(labels: Iterable[str]) -> list[str]:
-    """Those of the labels that name no state."""
+    """Labels that name no state."""
     return sorted(set(labels) - STATES_BY_LABEL.keys())
 
 

@@ -42,9 +42,9 @@ ROOTS = (
     "/log_dir_event_notification",
     *(f"/config/{kind}" for kind in CONFIG_KINDS),
 )
-"""What is there before anything else, as old clients expect it."""
+"""Nodes that exist before all others, as old clients expect it."""
 OLDEST_FOLDERS = ("/kafka07", "/kafka06")
-"""Those for clients of Kafka 0.7 and 0.6."""
+"""Folders for clients of Kafka 0.7 and 0.6."""
 MARK = "odradek"
 """A field that only our nodes of topics have: one without it is of a tool, and is a topic to be created."""
 NO_ENDPOINT = (None, -1)
@@ -174,7 +174,7 @@ def quota_path(entity: QuotaEntity) -> str:
 
 
 def _quoted(kind: str, name: str | None) -> str:
-    """As Kafka writes it; but ZooKeeper takes no node with the name of a dot or two."""
+    """Name as Kafka writes it; but ZooKeeper takes no node with the name of a dot or two."""
     if name is None:
         return "<default>"
     if kind == "ip":
@@ -183,7 +183,7 @@ def _quoted(kind: str, name: str | None) -> str:
 
 
 def offset_path(group: str, name: str, partition: int) -> str:
-    """Of what a group has committed; a bare number is in it."""
+    """Path of a group's committed offset; its node has a bare number."""
     return f"{CONSUMERS}/{group}/offsets/{name}/{partition}"
 
 
@@ -208,7 +208,7 @@ def read_cluster_id(content: bytes) -> str:
 
 
 class Assignment(NamedTuple):
-    """Of a topic."""
+    """Assignment of a topic."""
 
     replicas: Mapping[int, tuple[int, ...]]
     """By partition; the partitions are numbered from 0 without a gap."""
@@ -335,7 +335,7 @@ OFFSET_MAX = 2**63 - 1
 
 
 def read_offset(content: bytes) -> int:
-    """What consumers write is a bare number, also a negative one."""
+    """Offset from the bare number that consumers write, also a negative one."""
     text = content.strip()
     digits = text.removeprefix(b"-")
     if not digits.isdigit() or len(digits) > 19 or int(digits) > OFFSET_MAX:

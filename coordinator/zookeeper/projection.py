@@ -44,7 +44,7 @@ def topic_nodes(topic: TopicView, controller_epoch: int) -> Iterator[tuple[str, 
 
 
 def setting_nodes(view: ClusterView) -> Iterator[tuple[str, bytes]]:
-    """Of brokers, and the quotas of users, clients and addresses. Passwords are not written."""
+    """Settings of brokers, and quotas of users, clients and addresses. Passwords are not written."""
     for node_id, configs in view.broker_configs.items():
         if readable := without_passwords(configs):
             yield nodes.broker_config_path(node_id), nodes.entity_config(readable)
@@ -61,7 +61,7 @@ def setting_nodes(view: ClusterView) -> Iterator[tuple[str, bytes]]:
 
 
 def without_passwords(configs: Mapping[str, str]) -> dict[str, str]:
-    """Of a broker's settings those that others may read."""
+    """Settings of a broker that others may read."""
     return {
         name: text
         for name, text in configs.items()
@@ -84,7 +84,7 @@ class Projection:
         """Contents by path, of each topic."""
         self._setting_nodes: dict[str, bytes] = {}
         self._topics: dict[str, TopicView] = {}
-        """As they are written."""
+        """Topics as last written."""
         self._settings: tuple[object, object] | None = None
         for path, content in known.items():
             self._nodes_of(path)[path] = content

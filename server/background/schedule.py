@@ -41,7 +41,7 @@ class Schedule:
         self.changes = WorkQueue(loop)
         """Changes of topics and settings."""
         self.views = WorkQueue(loop)
-        """Of a node of a cluster: the next view is taken in, with its changes of partitions."""
+        """Views that a node of a cluster takes in, each with its changes of partitions."""
         self.upkeep = WorkQueue(loop)
         """Background work on the logs: retention, expiry, compaction, recovery of offline partitions."""
         self.searches = WorkQueue(loop)

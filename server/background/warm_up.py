@@ -1,4 +1,4 @@
-"""What the first requests after a start need, made before they come.
+"""Preparation for the first requests after a start, before they come.
 
 The modules of an API are imported, and its codecs made, when it is first asked for: that keeps the start
 short. But it takes 10 to 100 ms for each API, in which the event loop serves nobody. So a broker that is
@@ -41,7 +41,7 @@ ADMINISTRATION = Part(table.ADMINISTRATION)
 
 
 def parts_at_once(topics: Collection[str]) -> list[Part]:
-    """What clients of a broker with these topics will use first."""
+    """Parts that clients of a broker with these topics will use first."""
     parts = [RECORDS]
     if OFFSETS_TOPIC in topics:
         parts.append(GROUPS)
@@ -51,7 +51,7 @@ def parts_at_once(topics: Collection[str]) -> list[Part]:
 
 
 def parts_later(topics: Collection[str]) -> list[Part]:
-    """What is left after `parts_at_once` with the same topics."""
+    """Parts that `parts_at_once` leaves out for the same topics."""
     at_once = parts_at_once(topics)
     return [part for part in (GROUPS, TRANSACTIONS, ADMINISTRATION) if part not in at_once]
 

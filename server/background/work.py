@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.work")
 
 SLICE_S = 0.002
-"""Of one turn; a step that has begun is finished, so a turn may take that much longer."""
+"""Length of one turn; a step that has begun is finished, so a turn may take that much longer."""
 
 
 class _Entry(NamedTuple):
@@ -176,10 +176,10 @@ class WorkQueues:
         return sum(map(len, self._queues))
 
     def run(self, work: Work[Any], done: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
-        """As `WorkQueue.run`."""
+        """See `WorkQueue.run`."""
         min(self._queues, key=len).run(work, done, failed)
 
     def close(self) -> None:
-        """As `WorkQueue.close`."""
+        """See `WorkQueue.close`."""
         for queue in self._queues:
             queue.close()

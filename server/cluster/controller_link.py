@@ -78,7 +78,7 @@ class LinkListener(Protocol):
         """The metadata log up to before `offset`. Call `ControllerLink.applied` once the node has done it."""
 
     def state_changed(self, state: BrokerState, broker_epoch: int, is_fenced: bool) -> None:
-        """As the controller says."""
+        """The node's new state, as the controller says."""
 
     def controller_versions_told(self, versions: Mapping[int, tuple[int, int]]) -> None:
         """First and last version by API key that the controller serves which leads now."""
@@ -96,7 +96,7 @@ class LinkSettings:
     node_id: int
     registration: BrokerRegistrationRequest
     directory_id: bytes
-    """Of the directory with the metadata of the node."""
+    """Id of the directory with the metadata of the node."""
     lifecycle: LifecycleSettings
     fetcher: FetcherSettings
     request_timeout_ms: int = 2_000
@@ -171,7 +171,7 @@ class ControllerLink:
         return _begin(self._requests.ask_leader(request, timeout_ms), self._loop)
 
     def ask_for_isr(self, request: AlterPartitionRequest) -> Future[Any]:
-        """As `ask`, on a connection of its own: nothing slow is in front of it."""
+        """Asks like `ask`, on a connection of its own: nothing slow is in front of it."""
         asking = self._isr_requests.ask_leader(request, self._settings.socket_timeout_ms)
         return _begin(asking, self._loop)
 
@@ -219,7 +219,7 @@ class ControllerLink:
 
     @property
     def request_timeout_ms(self) -> int:
-        """Of one request about the log, and of a connection."""
+        """Limit for one request about the log, and for a connection."""
         return self._settings.request_timeout_ms
 
     def _channel(self, name: str) -> _Channel:
@@ -229,11 +229,11 @@ class ControllerLink:
 
     @property
     def leader(self) -> Controller | None:
-        """Of the thread: who leads the quorum, as far as the log has said."""
+        """Leader of the quorum, as far as the log has said. Used in the thread."""
         return self._fetcher.leader
 
     def connected(self, peer: Peer) -> None:
-        """Of the thread: to a controller, mostly the one that leads."""
+        """Notes a connection to a controller, mostly the one that leads. Used in the thread."""
         if peer.versions != self._controller_versions:
             self._controller_versions = peer.versions
             self._tell(self._listener.controller_versions_told, peer.versions)
@@ -561,7 +561,7 @@ class _Channel:
         return await peer.ask_within(request, common_version(peer, type(request)), timeout_ms)
 
     async def ask_leader(self, request: Message, timeout_ms: float) -> Any:
-        """As `ask`, but waits for a leader. A request that may have reached one is not sent again."""
+        """Asks like `ask`, but waits for a leader. A request that may have reached one is not sent again."""
         deadline_ms = monotonic_ms() + timeout_ms
         while True:
             left_ms = deadline_ms - monotonic_ms()
@@ -590,7 +590,7 @@ class _Channel:
 async def find_cluster_id(
     controllers: Sequence[Controller], timeout_ms: int, setup: SetupTimeout, node_id: int
 ) -> str:
-    """As the first controller says that answers; waits for one."""
+    """The cluster id, from the first controller that responds. Waits for one."""
     silence = _Silence(controllers)
     while True:
         for controller in controllers:

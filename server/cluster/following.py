@@ -138,12 +138,12 @@ class Following:
         return None if endpoint is None else (endpoint.host, endpoint.port)
 
     def version_of(self, request: Any) -> int:
-        """Of a request among brokers: the cluster has agreed on it."""
+        """Version of a request among brokers, as the cluster has agreed on it."""
         gates = broker_gates(self._current_view().features.get(METADATA_VERSION, OLDEST_METADATA_VERSION))
         return gates.fetch_version if isinstance(request, FetchRequest) else gates.list_offsets_version
 
     def carry_out(self, effects: Iterable[FetcherEffect]) -> None:
-        """What a fetcher has decided about logs."""
+        """Carries out what a fetcher has decided about logs."""
         for effect in effects:
             key = effect.key
             if isinstance(effect, Failed):
@@ -179,7 +179,7 @@ class Following:
         followed = self.fetchers.followed(key)
         assert followed is not None
         try:
-            appended = partition.append(
+            appended = partition.appends.append(
                 effect.records,
                 now_ms=self._now_ms(),
                 origin=Origin.REPLICATION,
@@ -221,7 +221,7 @@ class Following:
         self._run(key, work, cut)
 
     def _forget_epochs(self, key: ReplicaKey, partition: Partition, offset: int) -> None:
-        """Those of a time in which this node led without an append."""
+        """Forgets the epochs of a time in which this node led without an append."""
         epochs = partition.log.leader_epochs
         if epochs.starts and epochs.starts[-1] >= offset:
             epochs.truncate_end(offset)
@@ -244,13 +244,13 @@ class Following:
         if error is not None and self._is_offline(key):
             self.when_offline(key)  # the store has told it
         else:
-            self._tell(key, error)
+            self._log_failure_once(key, error)
         if key not in self._busy:
             self.when_free(key)
         self.pump()
 
-    def _tell(self, key: ReplicaKey, error: Exception | None) -> None:
-        """What is tried again and again is told once."""
+    def _log_failure_once(self, key: ReplicaKey, error: Exception | None) -> None:
+        """Log a failure once, however often the request is repeated."""
         if error is None:
             self._failures.pop(key, None)
         elif self._failures.get(key) != str(error):
@@ -263,7 +263,7 @@ class Following:
 
 
 def _told_cut(partition: Partition, effect: Truncate | BeginAnew) -> Callable[[], None] | None:
-    """What to say when it is done; None where nothing goes."""
+    """A call that logs the cut once it is done; None where nothing goes."""
     name, offset, high_watermark = partition.name, effect.offset, partition.high_watermark
     if isinstance(effect, BeginAnew):
         return partial(logger.warning, "%s: all of the log is gone, it begins anew at %d", name, offset)

@@ -40,15 +40,15 @@ Ask = Callable[[Any, Callable[[Any], None]], None]
 """Sends a request to the controllers and calls back with the response, or None."""
 
 
-EPOCHS_AGAIN_MS = 1_000
-"""Until leader epochs are written again that the disk has not taken."""
+LEADER_EPOCH_RETRY_MS = 1_000
+"""Pause before a failed write of leader epochs is repeated."""
 
 SaveEpochs = Callable[["Partition", Callable[[KafkaError | None], None]], None]
 """Puts the leader epochs of a partition on the disk, and calls back."""
 
 
 class LeaderSettings:
-    """Of one partition (`replica_state.LeaderSettings`)."""
+    """Settings of one partition (`replica_state.LeaderSettings`)."""
 
     __slots__ = ("_partition", "_settings")
 
@@ -309,7 +309,7 @@ class Leading:
             return
         if error is not None:
             logger.warning("%s-%d: its leader epoch is not on the disk yet: %s", *begun.key, error)
-            self._timers.after(EPOCHS_AGAIN_MS, partial(self._begin_again, partition, leader))
+            self._timers.after(LEADER_EPOCH_RETRY_MS, partial(self._begin_again, partition, leader))
             return
         self._unsaved.discard(begun.key)
         partition.appender.high_watermark.wake()
@@ -334,7 +334,7 @@ class Leading:
 
 
 class IsrChanges:
-    """Of partitions that were led here, since the start."""
+    """Counts of changes to the ISRs of partitions that were led here, since the start."""
 
     __slots__ = ("expands", "failures", "shrinks")
 

@@ -46,7 +46,7 @@ class ClaimedDirectories:
 
     node_id: int
     cluster_id: str | None
-    """As a directory or the configuration says; None: the controllers have to be asked."""
+    """Id from a directory or the configuration; None: the controllers have to be asked."""
     directory_ids: Mapping[str, str]
     """By the path of the log directory, as given; those of new directories, too."""
     failures: Mapping[str, str]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 TOPIC_CREATION_TIMEOUT_MS = 30_000
 NEW_TOPIC_WAIT_S = 1.0
-"""So long a client's request waits for topics that it creates, in all. Kafka does not wait: its client asks
+"""Time that a client's request waits for topics that it creates, in all. Kafka does not wait: its client asks
 again."""
 
 
@@ -45,7 +45,7 @@ class Ask(Protocol):
 
 
 class NewTopicResult:
-    """As `coordinator.cluster.control_plane.TopicResult`."""
+    """Implements `coordinator.cluster.control_plane.TopicResult`."""
 
     def __init__(self, name: str, error: KafkaError | None) -> None:
         self.name = name

@@ -49,7 +49,7 @@ class ReplicaHomes:
         self._paths = {directory_id: path for path, directory_id in self._ids.items()}
 
     def ids_of(self, paths: Iterable[str]) -> list[bytes]:
-        """Of those directories among them of which the id is known."""
+        """Ids of the directories at `paths`, as far as they are known."""
         return [self._ids[path] for path in paths if path in self._ids]
 
     def directory_for(self, partition: PartitionView) -> str | None:

@@ -1,4 +1,4 @@
-"""What both sides of replication use: settings, and logs as the pure machines see them."""
+"""Parts for both sides of replication: settings, and logs as the pure machines see them."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Replication:
         return broker is not None and not broker.is_fenced
 
     def _tell_fenced(self, node_ids: Iterable[int]) -> None:
-        """What they led others lead now, and they are in no ISR; of this node its own lines tell."""
+        """Logs other brokers that are fenced or unfenced now: a fenced one leads nothing and is in no ISR."""
         for node_id in node_ids:
             is_unfenced = self._is_unfenced(node_id)
             if is_unfenced == (node_id in self._unfenced):
@@ -138,7 +138,7 @@ class Replication:
             self._take(topic, view, key[1])
 
     def _take(self, topic: TopicView, view: PartitionView | None, index: int) -> None:
-        """What the view says of this node's replica; None: it has none any more."""
+        """Takes in what the view says of this node's replica; None: it has none any more."""
         key = topic.name, index
         if self.following.is_busy(key):
             self._held[key] = topic, view

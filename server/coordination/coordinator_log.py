@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from odradek.apis.turn import COMMITTED, FLUSHED, REPLICATED
+from odradek.apis.turn import FLUSHED, Until
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
 from odradek.storage.log import transactions as storage
 from odradek.storage.log.appends import Origin
@@ -132,16 +132,15 @@ class PartitionLog:
         pending = _Pending(self, then)
         self.pending.append(pending)
         try:
-            appended = self._partition.append_marker(marker, now_ms=self._now_ms())
+            appended = self._partition.appends.append_marker(marker, now_ms=self._now_ms())
         except Exception as error:
             self._refuse(pending, error)
         else:
             self._turn.add(self._partition, pending, self._until(appended))
 
-    def _until(self, appended: Appended) -> int:
-        """What the result of an append waits for: also for the other replicas, if there are any."""
-        until = FLUSHED if appended.must_flush else COMMITTED
-        return until | REPLICATED if self._appender.is_replicated else until
+    def _until(self, appended: Appended) -> Until:
+        """Conditions for the result of an append: a flush if it needs one, replicas if there are any."""
+        return Until(appended.must_flush, self._appender.is_replicated)
 
     def _refuse(self, pending: _Pending, error: Exception) -> None:
         if not isinstance(error, KafkaError):
@@ -158,7 +157,7 @@ class PartitionLog:
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"{len(batch)} bytes of records are over max.message.bytes={limit_bytes}",
             )
-        return self._partition.append(batch, now_ms=self._now_ms(), origin=Origin.COORDINATOR)
+        return self._partition.appends.append(batch, now_ms=self._now_ms(), origin=Origin.COORDINATOR)
 
     def read_all(self) -> Iterator[LoggedRecord]:
         """Every record and every end of a transaction, from the log's start to its end."""

@@ -205,7 +205,7 @@ class Coordinators:
         self.transactions = Transactions(self._new_transactions)
         self.shares = Shares(self._new_shares)
         self.peers: BrokerPeers | None = None
-        """Of a node of a cluster."""
+        """Connections to the other brokers of a cluster."""
         self._persister = _WhenNeeded(self._new_persister)
 
     def load(self) -> None:
@@ -304,7 +304,7 @@ class Coordinators:
         return {pattern: names - left_out for pattern, names in matched.items()}
 
     def settings_of_groups(self, view: ClusterView) -> GroupSettings:
-        """They change with the broker's, with those that groups have of their own, and with the levels of
+        """Settings of groups: they change with the broker's, with the groups' own, and with the levels of
         features. What groups write in one batch is bounded by what their topic takes.
         """
         settings = self._group_settings
@@ -352,7 +352,7 @@ class Coordinators:
         return coordinator
 
     def settings_of_transactions(self, view: ClusterView) -> TransactionSettings:
-        """They change with the topic's, and with the level of `transaction.version`."""
+        """Settings of transactions: they change with the topic's and the level of `transaction.version`."""
         settings = self._transaction_settings
         if settings is None:
             settings = self._transaction_settings = _transaction_settings(self._config)
@@ -379,7 +379,7 @@ class Coordinators:
         return coordinator
 
     def settings_of_shares(self, view: ClusterView) -> ShareStateSettings:
-        """They change with the topic's."""
+        """Settings of share state: they change with the topic's."""
         settings = self._share_settings
         if settings is None:
             settings = self._share_settings = _share_settings(self._config)
@@ -474,7 +474,7 @@ def _new_member_suffix() -> str:
 
 
 def _new_member_id() -> str:
-    """As Kafka's Uuid.randomUuid: does not begin with a dash, like an option."""
+    """A random id, like Kafka's Uuid.randomUuid: it does not begin with a dash, as options do."""
     from odradek.wire.schema import uuid_to_text
 
     while (text := uuid_to_text(_random_uuid().bytes)).startswith("-"):

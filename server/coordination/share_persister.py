@@ -1,4 +1,4 @@
-"""What groups and share partitions of this node ask the share coordinators, here and on other nodes.
+"""Requests of this node's groups and share partitions to the share coordinators, here and on other nodes.
 
 The newest view says which node has the coordinator of a share partition. That of this node gets a request for
 each share partition, another one a request for all those of one group that wait for it, one request of a kind
@@ -132,7 +132,7 @@ class SharePersister:
         self._pause_ms = pause_ms
         self._pending_count = 0
         self._without_topic: list[_Job] = []
-        """They wait for its creation."""
+        """Jobs that wait for its creation."""
         self._waiting: dict[tuple[int, _Kind, str], deque[_Job]] = {}
         """By node, kind and group: they wait for the answer to an earlier request. There is an entry for each
         request under way."""
@@ -144,7 +144,7 @@ class SharePersister:
         return self._pending_count
 
     def close(self) -> None:
-        """What fails from now on is not tried again."""
+        """Stops trying again what fails from now on."""
         self._is_closed = True
 
     # The seam
@@ -291,7 +291,7 @@ class SharePersister:
     # Other nodes
 
     def _send(self, place: tuple[int, _Kind, str]) -> None:
-        """Those that wait, as one request: a share partition that waits twice only once."""
+        """Sends the jobs that wait, as one request: a share partition that waits twice only once."""
         peers = self._peers()
         assert peers is not None
         leader, kind, group_id = place

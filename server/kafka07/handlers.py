@@ -1,4 +1,4 @@
-"""What the requests of Kafka 0.7 do.
+"""Handlers of the requests of Kafka 0.7.
 
 Topics are made by writing to them. A PRODUCE goes through the handlers of today's clients, so it is checked,
 stored and flushed like anybody's. FETCH has no long poll: at the end of a log it gets an empty set at once.
@@ -77,7 +77,7 @@ CREATION_ATTEMPTS = 2
 QUICK_SET_BYTES_MAX = 4096
 """Up to this size a set without compression is read faster in the event loop than in another thread."""
 COUNTED_AT_ONCE_BYTES = 64 * 1024 * 1024
-"""Of messages, before others have their turn."""
+"""Bytes of messages that are counted before others have their turn."""
 _ILLEGAL = re.compile("[/\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -103,13 +103,13 @@ class Handlers:
     """For works that read logs and message sets, several at once."""
     now_ms: Callable[[], int]
     partition_count: Callable[[], int]
-    """Of a topic that is made by writing."""
+    """Gives the number of partitions of a topic that is made by writing."""
     creates_topics: bool
     answer_bytes_max: int
     choose: Callable[[int], int]
     """A number below the given one, by chance."""
     magic: int
-    """Of the messages that clients can read: 0 for those of Kafka 0.6, which know no other."""
+    """Format of the messages that clients can read: 0 for clients of Kafka 0.6, which know no other."""
     positions: dict[LogKey, LogPositions]
 
     async def answer(self, request: Request, connection: Connection) -> Parts:

@@ -39,7 +39,7 @@ class Entry(NamedTuple):
     mark: int = 0
     """The CRC-32C of the batch that ends at the offset; 0: unknown."""
     values: tuple[tuple[int, int], ...] = ()
-    """Of a compacted log: offset and size of each value from here to the next entry."""
+    """Offset and size of each value from here to the next entry, in a compacted log."""
 
 
 class PositionStore:

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from odradek.wire.work import Work
 
 ENTRY_BYTES = 65_536
-"""Of messages between two entries of a log that is not compacted."""
+"""Bytes of messages between two entries of a log that is not compacted."""
 VALUES_OF_ENTRY_MAX = 1024
 """In an entry of a compacted log."""
 READ_BYTES = 262_144
-"""Of a log in one step."""
+"""Size of one read of a log."""
 QUICK_BYTES_MAX = 16_384
 """Up to this size batches without compression are read faster in the event loop than in another thread."""
 WRITTEN_AT_ONCE_MAX = 256
@@ -66,7 +66,7 @@ class Range(NamedTuple):
 
 
 class _Fit(Enum):
-    """Of an entry to the log."""
+    """Fit of an entry to the log."""
 
     NOT = auto()
     MAYBE = auto()
@@ -97,7 +97,7 @@ class LogPositions:
         self._is_end_kept = True
         """Whether the last entry stays when later ones come."""
         self._kept_position = 0
-        """Of the last entry that stays."""
+        """Position of the last entry that stays."""
         self._told = 0
         """The highest position of what was lost."""
         self._start = (-1, 0)
@@ -110,7 +110,7 @@ class LogPositions:
 
     @property
     def end_position(self) -> int:
-        """Of `end_offset`."""
+        """Position of `end_offset`."""
         return 0 if self._end is None else self._end.position
 
     # Counting
@@ -156,7 +156,7 @@ class LogPositions:
 
     @property
     def _wanted_form(self) -> Form:
-        """What is compacted once stays so."""
+        """Form of the log as it is configured now; a log that was compacted once keeps its form."""
         if self.form is Form.MAGIC_0:
             return self.form
         return Form.WRAPPED if self.log.config.is_compacted else self.form
@@ -194,7 +194,7 @@ class LogPositions:
         return end
 
     def _cutting_values(self, entry: Entry) -> Work[Entry]:
-        """Of the values behind the last entry those stay that the log has, or had before a compaction."""
+        """Drops values behind the last entry, but for those that the log has, or had before a compaction."""
         end_offset = yield from self._first_other(entry, self.log.log_end_offset)
         kept = tuple((at, size) for at, size in entry.values if at < end_offset)
         put = [entry._replace(values=kept)]

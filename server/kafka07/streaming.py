@@ -60,7 +60,7 @@ class Stream(ABC):
 
 
 class PlainStream(Stream):
-    """Of a log that is not compacted."""
+    """Stream of a log that is not compacted."""
 
     def __init__(self, positions: LogPositions, begin: int, size_bytes: int) -> None:
         super().__init__(positions, begin, size_bytes)
@@ -82,7 +82,7 @@ class PlainStream(Stream):
 
 
 class WrappedStream(Stream):
-    """Of a compacted log: each value that was counted, or a filler of its size."""
+    """Stream of a compacted log: each value that was counted, or a filler of its size."""
 
     def _more(self) -> Work[Buffer]:
         entry = self._positions.entry_before(position=self._begin)

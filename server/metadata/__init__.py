@@ -1,1 +1,1 @@
-"""What a node keeps of the cluster and of itself in its data directories."""
+"""Metadata of the cluster and of the node itself, in the data directories of the node."""

@@ -58,7 +58,7 @@ _BUILDING = ".building"
 _PAGE_SIZE, _COUNTER, _FREE_PAGES, _VALID_FOR = slice(16, 18), slice(24, 28), slice(32, 40), slice(92, 96)
 """In SQLite's header; the second counts changes, the last says for which of them the count of pages is."""
 _MENDED_BYTES_MAX = 4096
-"""Of a row; each of its bits is tried."""
+"""Size of a row that can be mended; each of its bits is tried."""
 _KEEPING_ALL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _KEEPING_LATEST = {"cleanup.policy": "compact"}
 _NAMES_TOLD = 20
@@ -131,7 +131,7 @@ def _is_unknown(kind: str, key: str, value: str) -> bool:
 
 
 def _give_up_guards(rows: Rows, is_whole: bool, tell: Callable[[str], object]) -> None:
-    """Those that can be read are all that there are from now on."""
+    """Accepts the guarding rows that can be read as the only ones from now on."""
     if not may_lack_guards(rows, is_whole):
         return
     for place in [place for place, value in rows.items() if _is_unknown(*place, value)]:
@@ -358,7 +358,7 @@ def _topics_on_disk(
 
 
 def _is_old(disk: Disk, path: str) -> bool:
-    from odradek.storage.recovery.legacy_segments import begins_with_messages  # a repair is rare
+    from odradek.storage.recovery.log_walk import begins_with_messages  # a repair is rare
 
     try:
         return begins_with_messages(disk, path)

@@ -42,7 +42,7 @@ _NOT_THE_FILES_FAULT = (
 
 
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
-"""What reading a damaged file may raise; the latter when SQLite quotes from it."""
+"""Errors that reading a damaged file may raise; the latter when SQLite quotes from it."""
 
 
 class DamagedMetadata(ConfigError):
@@ -207,7 +207,7 @@ class SqliteMetadataStore:
 
 
 def _number_of(version: int) -> int:
-    """What the file's head says of its schema: the version, and above it the version with all bits the other
+    """Number for a schema in the file's head: the version, and above it the version with all bits the other
     way. So no flipped bit makes another version of it.
     """
     return (version ^ _VERSION_MAX) << 16 | version

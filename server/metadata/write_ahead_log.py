@@ -24,7 +24,7 @@ _MAGIC = {"<": 0x377F0682, ">": 0x377F0683}
 _VERSION = 3_007_000
 _PAGE_BYTES = frozenset(1 << power for power in range(9, 17))
 _COVERED_BYTES = 24
-"""Of the header, by its checksum."""
+"""Size of the part of the header that its checksum covers."""
 _MASK = 0xFFFFFFFF
 
 Sums = tuple[int, int]
@@ -41,7 +41,7 @@ class Reading(NamedTuple):
     """The content of a write-ahead log."""
 
     patches: list[Patch]
-    """They mend it, together with one of `choices` where there are any."""
+    """Patches that mend it, together with one of `choices` where there are any."""
     choices: list[Patch]
     """Each would do, as far as the checksum tells; of one frame."""
     lost_count: int
@@ -85,8 +85,8 @@ def patch(path: str, patches: Sequence[Patch]) -> None:
 
 
 def replayed(database: bytes, log: bytes) -> bytearray:
-    """What SQLite would read of a database file and its log: the pages of each transaction up to the first
-    frame that is none of the log, or whose checksum does not fit.
+    """The database that SQLite would read from its file and its log: with the pages of each transaction up to
+    the first frame that is none of the log, or whose checksum does not fit.
     """
     pages = bytearray(database)
     if len(log) < HEADER_BYTES:
@@ -248,8 +248,9 @@ def _words(covered: bytes, order: str) -> tuple[int, ...]:
 
 
 def _sums(words: Sequence[int], before: Sums) -> Sums:
-    """Of each pair of words the first goes into the first sum, with the second sum, then the second into the
-    second, with the first: written out, each word and each sum from before counts with a weight.
+    """Both sums after these words. The first word of each pair goes into the first sum, with the second sum,
+    then the second word into the second sum, with the first: written out, each word and each sum from before
+    counts with a weight.
     """
     to_first, to_second, (both, across, alone) = _weights(len(words) // 2)
     first = sum(map(mul, to_first, words)) + both * before[0] + across * before[1]
@@ -259,7 +260,8 @@ def _sums(words: Sequence[int], before: Sums) -> Sums:
 
 @cache
 def _weights(pairs: int) -> tuple[list[int], list[int], tuple[int, int, int]]:
-    """What each word counts for in either sum, and the sums from before: in their own, in the other one."""
+    """Weights of the words in the first sum and in the second, and of the sums from before: of the first in
+    itself, of each in the other, of the second in itself."""
     to_first: list[int] = []
     to_second: list[int] = []
     both, across, alone = 1, 0, 1

@@ -1,4 +1,4 @@
-"""What a broker tells about itself: metrics, health and details, over HTTP and to programs.
+"""Metrics, health and details of a broker, over HTTP and for programs.
 
 In reading order: `families.py` (the table of all metrics), `observed.py` (the broker), `sources.py` (reads
 their values), `lag.py` (how far groups are behind), `disk_space.py` (free bytes, read in threads),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from odradek.server.metrics.families import CLIENT_FAMILY, COUNTER, FAMILIES, FAMILY, HISTOGRAM, Family
 
 SCHEMA_VERSION = 39
-"""Of Grafana 10.4; later ones read it."""
+"""Schema of Grafana 10.4; later ones read it."""
 COLUMNS = 24
 STAT_SIZE = (4, 4)
 GRAPH_SIZE = (8, 8)
@@ -118,8 +118,8 @@ TITLES = {
     "odradek_log_dir_online": "Data directories that work",
     "process_cpu_seconds_total": "Processors in use",
 }
-"""Of families whose help does not begin with a short title. Without one a title is the help up to a colon,
-semicolon or full stop."""
+"""Titles of families whose help does not begin with a short one. Without an entry a title is the help up to a
+colon, semicolon or full stop."""
 
 UNITS = (
     (r"_bytes(_total)?$|bytes(in|out)_total$|_log_size$", "bytes"),
@@ -434,7 +434,7 @@ PANELS: dict[tuple[str, str], tuple[Panel, ...]] = {
 
 
 def family_of(name: str) -> Family:
-    """Of a metric, also of the series of a histogram. KeyError: there is none."""
+    """Family of a metric, also of the series of a histogram. KeyError: there is none."""
     for suffix in SUFFIXES:
         base = name.removesuffix(suffix)
         if name not in FAMILY and base != name and base in FAMILY:
@@ -443,7 +443,7 @@ def family_of(name: str) -> Family:
 
 
 def families_in(panel: Panel) -> list[Family]:
-    """Those that a panel shows, each once, in order."""
+    """Families that a panel shows, each once, in order."""
     names = [name for text, _ in panel.expressions for name in re.findall(r"<([a-z_]+)", text)]
     return list({family.name: family for family in map(family_of, names)}.values())
 

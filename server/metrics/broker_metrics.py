@@ -18,4 +18,4 @@ class BrokerMetrics(dict[tuple[str, int], "RequestMetrics"]):
     ) -> None:
         super().__init__(requests)
         self.clients = tuple(clients)
-        """What clients have pushed (KIP-714), one item for each; who pushed last comes last."""
+        """Metrics that clients have pushed (KIP-714), one item for each; the last to push comes last."""

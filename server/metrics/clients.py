@@ -1,4 +1,4 @@
-"""What clients have pushed about themselves (KIP-714), as metrics `kafka_client_...`.
+"""Metrics that clients have pushed about themselves (KIP-714), as `kafka_client_...`.
 
 Names and labels are what clients say, so they are brought into the form of Prometheus: what it does not allow
 in a name becomes `_`. The value is that of the last push, kept for two of the client's intervals; sums are
@@ -90,7 +90,7 @@ def _label_name(name: str) -> str:
 
 
 def _labels(client: ClientValues, own: Mapping[str, str]) -> str:
-    """What the broker knows cannot be said otherwise by the client."""
+    """Labels of a client's metric; the client cannot change those that the broker knows."""
     labels = {"client_id": client.client_id or "", "client_instance_id": client.client_instance_id}
     for name, value in own.items():
         known = _label_name(name)

@@ -28,7 +28,7 @@ HISTORY_LEAST_S = 3600.0
 
 
 class Space(NamedTuple):
-    """Of one file system."""
+    """Space of one file system."""
 
     free_bytes: int
     """For users other than root."""
@@ -36,7 +36,7 @@ class Space(NamedTuple):
 
 
 class FreeHistory:
-    """What was free, of one directory. Times in seconds, of a clock that does not jump."""
+    """Free bytes of one directory over time. Times in seconds, of a clock that does not jump."""
 
     __slots__ = ("_known",)
 
@@ -100,7 +100,7 @@ class DiskSpace:
         return self._loop.time() - self._known[path].read_s
 
     def seconds_until_full(self, path: str) -> float | None:
-        """As `FreeHistory`, of a path that has been read."""
+        """See `FreeHistory`; for a path that has been read."""
         known = self._known[path]
         return known.history.seconds_until_full(known.read_s, known.space.free_bytes)
 

@@ -33,7 +33,7 @@ GZIP_AT_LEAST_BYTES = 1024
 GZIP_PIECE_BYTES = 64 * 1024
 """Compressed without a pause: about 0.3 ms."""
 _GZIP = 31
-"""As `wbits`, the form of zlib's data that HTTP calls gzip."""
+"""Value of `wbits` for the form of zlib's data that HTTP calls gzip."""
 JSON_TYPE = "application/json"
 _REASONS = {
     200: "OK",

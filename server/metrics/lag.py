@@ -28,7 +28,7 @@ LOOKS_MAX = 2_000
 
 @dataclass(slots=True)
 class PartitionLag:
-    """Of one group and one partition."""
+    """Lag of one group in one partition."""
 
     topic: str
     partition: int
@@ -36,12 +36,12 @@ class PartitionLag:
     lag: int
     is_past_end: bool
     timestamp_ms: int
-    """Of the batch at the committed offset; -1: nothing is left to read, or it is not known."""
+    """Timestamp of the batch at the committed offset; -1: nothing is left to read, or it is not known."""
 
 
 @dataclass(slots=True)
 class GroupLag:
-    """Of one group."""
+    """Lag of one group."""
 
     group: str
     members: int
@@ -65,7 +65,7 @@ class AgeCache:
         self._left = LOOKS_MAX
 
     def timestamp_ms(self, partition: "Partition", offset: int) -> int:
-        """Of the batch that has the offset; -1 if it cannot be read without a wait, or not now."""
+        """Timestamp of the batch that has the offset; -1 if it cannot be read without a wait, or not now."""
         key = partition.topic, partition.index, offset
         found = self._known.get(key, self._before.get(key))
         if found is None and self._left > 0:

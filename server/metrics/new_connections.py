@@ -14,7 +14,7 @@ WINDOW_S = 30
 
 
 class Rates:
-    """Of counters that only grow, by name. Times in seconds, of a clock that does not jump."""
+    """Rates of counters that only grow, by name. Times in seconds, of a clock that does not jump."""
 
     def __init__(self) -> None:
         self._known: deque[tuple[float, dict[str, int]]] = deque(maxlen=WINDOW_S + 1)
@@ -24,7 +24,7 @@ class Rates:
         self._known.append((now_s, dict(counts)))
 
     def rates(self, now_s: float, counts: Mapping[str, int]) -> dict[str, float]:
-        """Of each counter, a second, since the oldest note; 0 without one."""
+        """Rate of each counter per second, since the oldest note; 0 without one."""
         if not self._known or now_s <= self._known[0][0]:
             return dict.fromkeys(counts, 0.0)
         then_s, before = self._known[0]

@@ -1,4 +1,4 @@
-"""What a node of a cluster leads and follows: changes of ISRs, and how far its followers' logs are behind.
+"""Metrics of replication on a node of a cluster: changes of ISRs, and how far its followers' logs are behind.
 
 A node alone has all of it, with nothing to tell: boards that ask for it show 0.
 """

@@ -43,7 +43,7 @@ class Alert(NamedTuple):
     conditions: tuple[Condition, ...]
     summary: str
     when: str
-    """What is told in docs/monitoring.md, and in the alert as `description`."""
+    """Explanation in docs/monitoring.md, and in the alert as `description`."""
     remedy: str
 
     def expression(self) -> str:
@@ -60,7 +60,7 @@ _REPLICAS = "kafka_server_replicamanager"
 _REQUESTS = "kafka_network_requestmetrics"
 _TRANSACTION = "kafka_server_transaction_coordinator_metrics_active_transaction_total_time_max"
 EXPECTED_ERRORS = "MEMBER_ID_REQUIRED|REBALANCE_IN_PROGRESS|FETCH_SESSION_ID_NOT_FOUND"
-"""What clients get on purpose when they join a group, go on after a rebalance or after a restart."""
+"""Errors that clients get on purpose when they join a group, go on after a rebalance or after a restart."""
 _ERRORS = (
     "sum by (job, instance, request) "
     f'({_ours(f"""rate({_REQUESTS}_errors_total{{error!~"{EXPECTED_ERRORS}"}}[5m])""")})'

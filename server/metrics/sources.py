@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 STEP = 250
 """Partitions that are looked at without a pause."""
 OPENING_STEPS = 63
-"""What opening a partition costs, as looks at others: four are opened without a pause, in a millisecond."""
+"""Cost of opening a partition, in looks at others: four are opened without a pause, in a millisecond."""
 QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
 _CODES = {code.value: code.name for code in ErrorCode}
 _GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
@@ -189,7 +189,7 @@ class Sources:
                 yield family, label_text(request=name), size_bytes
 
     def _fetches(self, routes: Iterable[Route]) -> Samples:
-        """Those of consumers and of followers, of which only the latter are counted by themselves. One that
+        """Fetches of consumers and of followers, of which only the latter are counted by themselves. One that
         is still to be sent is counted by them alone: what is left must not go down for a moment."""
         of_followers = self._server.coordinators.leadership.follower_fetches
         of_consumers = self._consumer_fetches
@@ -449,7 +449,8 @@ class Sources:
 
 
 def _successes(listener: Listener) -> int:
-    """As in Kafka: once all that the listener asks for is right, and never where it asks for nothing."""
+    """Successful authentications, as in Kafka: one when all that the listener asks for is right, none where
+    it asks for nothing."""
     if listener.sasl is not None:
         return listener.sasl.successes
     return 0 if listener.tls is None else listener.tls.established_count
@@ -541,7 +542,7 @@ def _group_sums(groups: list[GroupLag], now_ms: int) -> Samples:
 
 
 def _process_of_linux() -> Samples:
-    """Of /proc; nothing on other systems."""
+    """Samples from /proc; none on other systems."""
     try:
         with open("/proc/self/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from odradek.apis.access import Authorizer
 from odradek.apis.api import Handler
 from odradek.apis.declaration import Served
-from odradek.apis.turn import Committable, Timers
+from odradek.apis.turn import Committable, Timers, Until
 from odradek.coordinator.security.client_meters import QuotaMeters
 from odradek.server.network.group_flush import Done, Flushes
 
@@ -53,7 +53,7 @@ class Turn:
     def is_idle(self) -> bool:
         """True while neither the end of the turn nor a flush is to come."""
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
-    def add(self, partition: Committable, done: Done, until: int) -> None:
+    def add(self, partition: Committable, done: Done, until: Until) -> None:
         """`done` is called after this turn's commit, and after what else `until` names (`apis/turn.py`)."""
     def flush_in_background(self, partition: Committable) -> None:
         """Flushes without an answer that waits for it; joins the next flush."""
@@ -79,7 +79,7 @@ class Route:
     api_key: int
     api_version: int
     api_name: str
-    """As in Kafka's metrics: `Produce`."""
+    """Name in Kafka's metrics: `Produce`."""
     name: str
     handle: Handler
     @property

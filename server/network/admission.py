@@ -1,4 +1,4 @@
-"""Who is let in: limits of connections and of the rate of new ones, and the acceptors that keep them.
+"""Admission of clients: limits of connections and of the rate of new ones, and the acceptors that keep them.
 
 `Admission` decides. An `Acceptor` takes the connections of one listener from its sockets:
 
@@ -229,7 +229,7 @@ class Endpoint(Protocol):
     name: str
 
     def protocol_of(self, connection: Any) -> asyncio.BufferedProtocol:
-        """What the event loop talks to."""
+        """The protocol that the event loop talks to."""
 
 
 class Door(Protocol):

@@ -38,7 +38,7 @@ _BUFFERS = (bytes, bytearray, memoryview)
 
 
 class Gate(Protocol):
-    """What stands before the requests of a connection whose client has to authenticate;
+    """Guard before the requests of a connection whose client has to authenticate;
     `server.security.sasl.gate`."""
 
     def admitted(self) -> None:
@@ -145,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def principal(self) -> str:
-        """Who the client is. Another one may not use what this one was granted."""
+        """Name of the client. Another one may not use what this one was granted."""
         return self._principal
 
     @principal.setter

@@ -14,7 +14,7 @@ OTHERS = "other addresses"
 class _Failures:
     since_ms: int
     count: int = 0
-    """Those that no line has told yet."""
+    """Failures that no line has told yet."""
     last_reason: str = ""
 
 

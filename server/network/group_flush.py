@@ -48,7 +48,7 @@ QUIET_LOOKS = 2
 next at the latest."""
 
 TIME_BUCKETS = 28
-"""Those of `Route.times`: the first ends at 1.024 us, each other one at twice the end of the one before."""
+"""Buckets of `Route.times`: the first ends at 1.024 us, each other one at twice the end of the one before."""
 
 Done = Callable[[KafkaError | None], None]
 Waiting = list[tuple[object, Done]]
@@ -269,7 +269,7 @@ class Flushes:
 
         self._writer = SimpleQueue()
         self._thread = threading.Thread(
-            target=self._write, args=(self._writer,), name="odradek-group-log", daemon=True
+            target=self._write, args=(self._writer,), name="odradek-flush-journal", daemon=True
         )
         self._thread.start()
 

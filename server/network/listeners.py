@@ -28,7 +28,7 @@ _MAPPED = bytes(10) + b"\xff\xff"
 """How the 16 bytes of an IPv4 address begin."""
 
 Address = tuple[Any, ...]
-"""As a socket takes it: host, port, and two numbers more for IPv6."""
+"""Address of a socket: host, port, and two numbers more for IPv6."""
 
 
 class ListenError(ConfigError):
@@ -74,7 +74,7 @@ class Listener:
     """Set before the listener is served, if its clients speak Kafka 0.7."""
 
     def protocol_of(self, connection: Connection) -> asyncio.BufferedProtocol:
-        """What the event loop talks to: the connection itself, or TLS in front of it."""
+        """The protocol that the event loop talks to: the connection itself, or TLS in front of it."""
         if self.speaker is not None:
             self.speaker.take(connection)
         if self.tls is None:

@@ -23,10 +23,9 @@ PIECE_BYTES_MAX = 1024 * 1024
 PIECE_BYTES_MIN = 16 * 1024
 """Below this the call takes longer than the copying."""
 PIECE_S = 0.00003
-"""So long a piece may take to be copied where others are being served: each of them waits for one, and to
-nobody but its reader is a small piece more than one more call. Most are copied at two to four bytes a
-nanosecond (`benchmarks.kernel_floor`), those of pages that the host has taken from its machine at half a
-byte."""
+"""Limit for the copying of a piece while others are being served: each of them waits for one, and a small
+piece only costs its reader one more call. Most are copied at two to four bytes a nanosecond
+(`benchmarks.kernel_floor`), those of pages that the host has taken from its machine at half a byte."""
 PIECE_SHARE = 0.2
 """Longer, this part of the time that the others' requests take, so that they do not stop the reader."""
 PIECE_BYTES_PER_S = 2_000_000_000

@@ -94,7 +94,7 @@ class Peer(asyncio.BufferedProtocol):
         return asked.answer
 
     def ask_now(self, request: Message, version: int) -> asyncio.Future[Any]:
-        """As `ask`, also while other requests wait."""
+        """Asks like `ask`, also while other requests wait."""
         frame, asked = self._prepared(request, version)
         self._put(frame, asked)
         return asked.answer
@@ -102,8 +102,8 @@ class Peer(asyncio.BufferedProtocol):
     async def ask_within(
         self, request: Message, version: int, timeout_ms: float, *, is_in_place: bool = False
     ) -> Any:
-        """As `ask`. A peer that does not answer in time loses the connection: its later answers would come
-        before those to later requests."""
+        """Asks like `ask`. A peer that does not respond in time loses the connection: its later responses
+        would come before those to later requests."""
         answer = self.ask(request, version, is_in_place=is_in_place)
         # A timer alone: `asyncio.timeout` costs as much as the encoding of a fetch.
         limit = answer.get_loop().call_later(timeout_ms / 1000, self._give_up, type(request), timeout_ms)
@@ -297,7 +297,7 @@ class SetupTimeout:
         self._failures: dict[tuple[str, int], int] = {}
 
     def limit_ms(self, address: tuple[str, int]) -> float:
-        """Of the next attempt."""
+        """Limit for the next attempt."""
         # 2^30 times the first is above any maximum.
         limit_ms = min(self._first_ms * 2.0 ** min(self._failures.get(address, 0), 30), self._max_ms)
         return limit_ms * self._uniform(1 - SETUP_JITTER, 1 + SETUP_JITTER)

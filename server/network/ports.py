@@ -42,7 +42,7 @@ class Ports:
 
     @property
     def tls_acceptors(self) -> dict[str, TlsAcceptor]:
-        """Of the listeners with TLS, by their names."""
+        """Acceptors of the listeners with TLS, by their names."""
         return {listener.name: listener.tls for listener in self.listeners if listener.tls is not None}
 
     def serve(self, connections: Door) -> None:

@@ -19,12 +19,12 @@ _version_refusal = struct.Struct(">iihihhh").pack
 
 @dataclass(frozen=True, slots=True)
 class RequestMetrics:
-    """What has come of the requests of one version of an API since the start."""
+    """Metrics of the requests of one version of an API since the start."""
 
     requests: int
     """Answered, or not to be answered."""
     remembered: int
-    """Those of them whose beginning their connection knew: they were not decoded."""
+    """Requests whose beginning their connection knew: they were not decoded."""
     errors: dict[int, int]
     """Error codes other than 0 in the responses, and how often each was there."""
     bytes_in: int

@@ -27,7 +27,7 @@ def monotonic_ms() -> int:
 
 
 def steady_clock_ms(now_ms: Callable[[], int]) -> Callable[[], int]:
-    """What `now_ms` says now, and from then on without jumps: sessions of groups are measured with it."""
+    """A clock that begins at `now_ms()` and does not jump: sessions of groups are measured with it."""
     ahead_ns = now_ms() * 1_000_000 - time.monotonic_ns()
     return lambda: (time.monotonic_ns() + ahead_ns) // 1_000_000
 

@@ -34,16 +34,16 @@ logger = logging.getLogger("odradek.connection")
 HANDSHAKE_MS_MAX = 30_000
 SWEEP_MS = 1_000
 CIPHERTEXT_BYTES = 128 * 1024
-"""Of one read of a socket."""
+"""Size of one read of a socket."""
 WRITE_BUFFER_HIGH_BYTES = 128 * 1024
 """Ciphertext that the socket does not take, above which the connection is told so."""
 RECORD_BYTES = 16 * 1024
-"""Of plaintext in one record of TLS."""
+"""Size of the plaintext in one record of TLS."""
 READ_SLICE_BYTES = 32 * 1024
 WRITE_SLICE_BYTES = 64 * 1024
-"""So much ciphertext is with OpenSSL at once: it keeps buffers of the largest size that they have had."""
+"""Ciphertext with OpenSSL at once: it keeps buffers of the largest size that they have had."""
 SLICES_IN_ONE_CALL = 16
-"""So many slices are encrypted before they are sent. With fewer each GB takes a tenth more of CPU."""
+"""Slices that are encrypted before they are sent. With fewer each GB takes a tenth more of CPU."""
 _HANDSHAKE_RECORD = 0x16
 _INTERNAL_ERROR = bytes.fromhex("15030300020250")
 """The alert with which Kafka answers what is no TLS."""
@@ -338,8 +338,8 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._go_on_soon()
 
     def _go_on_soon(self) -> None:
-        """What is decrypted, or has come, is read before the socket. Not within the call: the connection
-        has not finished changing its state."""
+        """Reads soon: first what is decrypted or has come, then the socket. Not within the call: the
+        connection has not finished changing its state."""
         asyncio.get_running_loop().call_soon(self._read)
 
     def write(self, data: Any) -> None:
@@ -404,11 +404,11 @@ class TlsTransport(asyncio.BufferedProtocol):
         return bool(self._socket.is_closing())
 
     def get_write_buffer_size(self) -> int:
-        """Of ciphertext."""
+        """Size of the ciphertext that waits."""
         return int(self._socket.get_write_buffer_size())
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """They are this transport's own, and smaller."""
+        """Changes nothing: the limits are this transport's own, and smaller."""
 
     def set_protocol(self, protocol: Any) -> None:
         self.protocol = protocol

@@ -54,11 +54,10 @@ class Unauthenticated:
         self._log, self._faults = FailureLog(), FailureLog()
         self._is_armed = self._tells_later = False
         self.held_bytes = 0
-        """Of all of them."""
+        """Bytes that all of them hold."""
         self.failures = 0
         """Authentications that have failed since the start, and connections that broke the protocol of it."""
         self.successes = 0
-        self.reauthentications = 0
         self.expired = 0
         """Connections closed because they did not authenticate again in time."""
 
@@ -72,12 +71,12 @@ class Unauthenticated:
             self._timers.after(self._deadline_ms, self._expire)
 
     def remove(self, stranger: Stranger) -> None:
-        """It has authenticated, or is gone. Harmless a second time."""
+        """Forgets a client that has authenticated, or is gone. Harmless a second time."""
         self._deadlines.pop(stranger, None)
         self.held_bytes -= self._held_bytes.pop(stranger, 0)
 
     def note_held(self, stranger: Stranger, held_bytes: int) -> None:
-        """As many bytes it holds now, beyond the first buffer. May close it, or another one."""
+        """Notes how many bytes a client holds now, beyond the first buffer. May close it, or another one."""
         if held_bytes == self._held_bytes.get(stranger, 0) or stranger not in self._deadlines:
             return
         self.held_bytes += held_bytes - self._held_bytes.get(stranger, 0)

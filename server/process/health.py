@@ -119,7 +119,7 @@ def _log_in(connection: socket.socket, security: ClientSecurity) -> None:
 
 
 def _size(frame: bytes) -> int:
-    """Of a response that begins so, without these four bytes."""
+    """Size of a response that begins so, without these four bytes."""
     size_bytes = int.from_bytes(frame[:4], "big")
     if not 6 <= size_bytes <= RESPONSE_BYTES_MAX:
         raise ValueError(f"it announces a response of {size_bytes} bytes")

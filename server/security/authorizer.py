@@ -28,13 +28,13 @@ logger = logging.getLogger("odradek.authorizer")
 ANSWERS_MAX = 2_000
 """Answers that a connection keeps for one operation on one type of resource; with more they are forgotten."""
 NAME_CHARACTERS_MAX = 249
-"""Of a name whose answer is kept, as of a topic. Other names may have 32,767 bytes: their answers are found
-anew each time."""
+"""Length of a name whose answer is kept, as of a topic. Other names may have 32,767 bytes: their answers are
+found anew each time."""
 LINES_MAX = 60
 """Lines in the log in `LOG_WINDOW_MS`."""
 LOG_WINDOW_MS = 60_000
 SHOWN_CHARACTERS_MAX = 100
-"""Of a name in the log: a client may name what no resource can be called."""
+"""Length of a name in the log: a client may name what no resource can be called."""
 NO_RULES = AclRules()
 _NO_ANSWERS: dict[Any, bool] = {}
 
@@ -43,7 +43,7 @@ Answers = dict[tuple[Any, Any], dict[Any, bool]]
 
 
 class Granted:
-    """What one connection was told."""
+    """Answers of the authorizer to one connection."""
 
     __slots__ = ("acls", "answers", "is_super", "principal", "rules", "who")
 
@@ -131,7 +131,7 @@ class StandardAuthorizer:
         return answer
 
     def _told(self, granted: Granted, wanted: Resources, needs: Needs, api: str) -> Refused:
-        """What is refused, after a line in the log."""
+        """Resources that are refused, after their lines in the log."""
         refused = self._refused(granted, wanted)
         if refused:
             quiet = {(need.operation, need.resource_type) for need in needs if need.is_quiet}

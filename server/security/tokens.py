@@ -32,7 +32,7 @@ CREDENTIALS_MAX = 10_000
 
 
 def token_rules(config: BrokerConfig) -> TokenRules:
-    """Of the options."""
+    """Rules for delegation tokens, from the options."""
     text = config["delegation.token.secret.key"]
     return TokenRules(
         TokenSecret(text.reveal()) if text else None,

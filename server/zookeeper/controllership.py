@@ -18,9 +18,9 @@ from odradek.server.zookeeper.session import Session
 logger = logging.getLogger("odradek.zookeeper")
 
 STEPS_MAX = 200
-"""Of one transaction."""
+"""Steps in one transaction."""
 BYTES_MAX = 500_000
-"""Of one transaction; ZooKeeper refuses a request of 1 MiB."""
+"""Size of one transaction; ZooKeeper refuses a request of 1 MiB."""
 
 
 class NotController(Exception):

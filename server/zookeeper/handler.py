@@ -34,7 +34,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         return connection
 
     def select(self, readable: Sequence[Any], *more: Any) -> tuple[Any, ...]:
-        """What TLS has unpacked already is in no socket any more."""
+        """Selects also connections whose bytes TLS has unpacked already: these are in no socket any more."""
         unpacked = [one for one in readable if isinstance(one, ssl.SSLSocket) and one.pending()]
         if not unpacked:
             return tuple(super().select(readable, *more))

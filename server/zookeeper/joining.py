@@ -119,8 +119,8 @@ def _create(session: Session, ours: str) -> None:
 
 
 def _listening(listener: Listener, config: BrokerConfig) -> nodes.Listening:
-    """As advertised; without that the host of the listener, and for every interface this machine's name, as
-    in Kafka."""
+    """Address as advertised; without that the host of the listener, and for every interface this machine's
+    name, as in Kafka."""
     host, port = listener.advertised or (listener.host, listener.port)
     if host in EVERY_HOST:
         host = socket.getfqdn()

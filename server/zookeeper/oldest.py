@@ -20,7 +20,7 @@ class OldestListener(NamedTuple):
 
 
 class OldestNodes:
-    """Those of one listener. Used in the thread of `upkeep.py`, since its calls block."""
+    """Nodes of one listener. Used in the thread of `upkeep.py`, since its calls block."""
 
     def __init__(
         self, session: Session, listener: OldestListener, node_id: int, now_ms: Callable[[], int]
@@ -30,11 +30,11 @@ class OldestNodes:
         self._node_id = node_id
         self._now_ms = now_ms
         self._session_id: int | None = None
-        """Of the session that the nodes are of."""
+        """Id of the session that the nodes are of."""
         self._known: dict[str, bytes] = {}
 
     def keep(self, view: ClusterView) -> None:
-        """What is there is as the view has it, when this returns."""
+        """Writes what differs from the view, and removes what the view does not have."""
         folder = self._listener.folder
         if self._session_id != self._session.id:
             self._known = {}

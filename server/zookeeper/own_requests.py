@@ -37,7 +37,7 @@ class _OwnConnection:
         return None
 
     def when_closed(self, callback: Callable[[Any], None]) -> None:
-        """It is never closed."""
+        """Ignores the callback: the connection is never closed."""
 
     def close(self, reason: str) -> None:
         """There is nothing to close."""

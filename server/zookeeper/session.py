@@ -123,7 +123,7 @@ class Session:
 
     @property
     def id(self) -> int:
-        """Of the session; another one after it has expired."""
+        """Id of the session; another one after it has expired."""
         return int(self.client.client_id[0])
 
     def get(self, path: str, watch: Callable[[Any], object] | None = None) -> bytes | None:
@@ -162,11 +162,11 @@ class Session:
             above.close()
 
     def ensure_path(self, path: str) -> None:
-        """Those above it are made in the same way."""
+        """Makes a node where there is none, and those above it in the same way."""
         self.client.ensure_path(path, acl=self.access(path))
 
     def access(self, path: str) -> Any:
-        """Who may do what with a node that the broker makes; None: everybody everything."""
+        """Rights to a node that the broker makes; None: everybody may do everything."""
         from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
         if not self._secured.is_protected or nodes.is_open(path):

@@ -1,4 +1,4 @@
-"""What is in ZooKeeper when a broker becomes the controller: the nodes of topics and of settings.
+"""Survey of ZooKeeper when a broker becomes the controller: the nodes of topics and of settings.
 
 Many requests are under way at once: ten thousand partitions take a second or two.
 """
@@ -53,7 +53,7 @@ def _children(paths: Iterable[str], ask: Ask) -> Iterator[tuple[str, list[str]]]
 
 
 def _answers(paths: Iterable[str], ask: Ask) -> Iterator[tuple[str, Any]]:
-    """Of the nodes that are there."""
+    """Paths and responses of the nodes that are there."""
     from kazoo.exceptions import NoNodeError
 
     under_way: deque[tuple[str, Any]] = deque()

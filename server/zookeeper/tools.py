@@ -1,4 +1,4 @@
-"""What tools of Kafka up to 2.8 ask for by writing nodes: each becomes a request, then the node goes.
+"""Changes that tools of Kafka up to 2.8 ask for by writing nodes: each becomes a request, then the node goes.
 
     /brokers/topics/T            create a topic, or add partitions (kafka-topics --zookeeper)
     /admin/delete_topics/T       delete it
@@ -53,7 +53,7 @@ Holds = Callable[["ClusterView"], bool]
 
 class Ask(Protocol):
     def __call__(self, request: Message, /) -> Future[Any]:
-        """Of the broker itself, or of the cluster's controllers."""
+        """Asks the broker itself, or the cluster's controllers."""
 
 
 class NoAnswer(Exception):
@@ -215,7 +215,7 @@ class Tools:
             self._alter_quotas(kind, entity, wanted)
 
     def _alter_broker(self, node_id: int | None, wanted: dict[str, str]) -> None:
-        """What a tool does not see stays."""
+        """Alters settings of a broker, or of all (None). Passwords, which a tool does not see, stay."""
 
         def present(view: ClusterView) -> dict[str, str]:
             return without_passwords(view.broker_configs.get(node_id, {}))

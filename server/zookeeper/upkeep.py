@@ -35,7 +35,7 @@ PAUSE_S = 1.0
 CATCH_UP_S = 5.0
 """How long a view may be behind what the controllers have answered."""
 BEATEN_MAX = 5
-"""So often in a row others may be faster before that is told."""
+"""Times in a row that others may be faster before that is told."""
 
 
 class _Leading:
@@ -89,7 +89,7 @@ class Upkeep:
         """The newest request for a tool."""
         self._leading: _Leading | None = None
         self._session_id: int | None = None
-        """Of the session that all is done in."""
+        """Id of the session that all is done in."""
         self._is_contested = False
         """Whether `/controller` is other than when it was read."""
         self._is_told = False

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 RESULT = "partition INT, rows BIGINT, skipped BIGINT, next_offset BIGINT"
 """The result for a partition: rows that the task wrote, rows that were there already, the next offset."""
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-"""Of the record batches."""
+"""Compressions of the record batches."""
 TRANSACTION_ROWS = 200_000
 TRANSACTION_BYTES = 64 << 20
 SLICE_BYTES = 8 << 20
@@ -89,8 +89,8 @@ def delivering(deliveries: Deliveries) -> "Work":
 
 
 def mapping(deliveries: Deliveries) -> "Work":
-    """As `delivering`, for deliveries with an epoch; gives rows of `offset_runs.REPORT_SCHEMA`, also of what
-    an earlier attempt at the epoch has delivered of these partitions."""
+    """Work of `delivering` for deliveries with an epoch; yields rows of `offset_runs.REPORT_SCHEMA`, also of
+    what an earlier attempt at the epoch has delivered of these partitions."""
 
     def deliver(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
         for _, runs in _delivered(deliveries, batches):

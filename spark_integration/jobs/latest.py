@@ -32,7 +32,7 @@ SCHEMA = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, bucket INT"
 )
-"""Of the table."""
+"""Schema of the table."""
 BUCKETS = 16
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 CONTENT = ("value", "topic", "partition", "offset", "timestamp", "headers")

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp", "offset")
 CODEC = "snappy"
-"""Of the table's files."""
+"""Codec of the table's files."""
 OPEN_FILES = 16
 """Topics whose runs one task writes at the same time; for more, Spark sorts."""
 GROUPS_INTERVAL_S = 60

@@ -1,4 +1,4 @@
-"""What is in a topic: `odradek spark profile`, or `run`.
+"""Contents of a topic: `odradek spark profile`, or `run`.
 
     from odradek.spark.jobs import profile
     print(profile.run(spark, bootstrap_servers="localhost:9092", topic="orders").text())

@@ -69,7 +69,7 @@ class Written(Protocol):
 
     name: str
     files: Files
-    """Of the state."""
+    """Files of the state."""
     state: str
 
     def content(self) -> str | None:

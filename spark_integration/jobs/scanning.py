@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CODECS = tuple(Compression)
 SAMPLED_BATCHES = 50
-"""Of each range."""
+"""Sampled batches of each range."""
 SAMPLED_BYTES_MAX = 4 << 20
 BATCHES = (
     "partition INT, codec STRING, producer_id BIGINT, producer_epoch INT, is_transactional BOOLEAN, "

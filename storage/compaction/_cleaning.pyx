@@ -14,57 +14,7 @@ from typing import NamedTuple
 from odradek.wire.checksums import crc32c as _crc32c_of_many
 from odradek.wire.record_refusals import refuse_records as _refuse
 
-cdef extern from "crc32c.h":
-    uint64_t big_endian(const uint8_t *bytes, int size) nogil
-    void put_big_endian(uint8_t *bytes, uint64_t value, int size) nogil
-    bint has_crc32c() nogil
-    uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) nogil
-
-cdef extern from "batch_layout.h":
-    enum:
-        HEADER_SIZE_BYTES
-        LOG_OVERHEAD_BYTES
-        RECORD_BYTES_MIN
-        LENGTH_POSITION
-        CRC_POSITION
-        ATTRIBUTES_POSITION
-        MAX_TIMESTAMP_POSITION
-        RECORD_COUNT_POSITION
-        COMPRESSION_MASK
-        LOG_APPEND_TIME
-        TRANSACTIONAL
-        CONTROL
-        DELETE_HORIZON
-
-    ctypedef struct batch_header:
-        int64_t base_offset
-        int64_t size_bytes
-        int64_t magic
-        int64_t crc
-        int64_t attributes
-        int64_t last_offset_delta
-        int64_t base_timestamp
-        int64_t max_timestamp
-        int64_t producer_id
-        int64_t record_count
-
-    void unpack_header(const uint8_t *start, batch_header *header) nogil
-
-cdef extern from "record_walk.h":
-    ctypedef struct walked_record:
-        const uint8_t *start
-        const uint8_t *timestamp
-        const uint8_t *offset
-        const uint8_t *end
-        const uint8_t *key
-        int64_t timestamp_delta
-        int64_t offset_delta
-        int64_t key_size
-        int64_t value_size
-
-    bint sum_fits(int64_t left, int64_t right, int64_t *sum) nogil
-    bint walk_record(const uint8_t *at, const uint8_t *end, walked_record *record) nogil
-    uint8_t *put_varint(uint8_t *at, int64_t value) nogil
+include "wire/layout.pxi"
 
 cdef extern from "key_hash.h":
     ctypedef struct key_hash:

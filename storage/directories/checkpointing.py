@@ -1,6 +1,6 @@
 """Periodic checkpoints, which make the next start shorter: the checkpoint files of the data directories, scan
 checkpoints of logs that have grown (`scan_checkpoint.py`), and end checkpoints of logs that are flushed to
-their ends (`end_checkpoint.py`).
+their ends (`durability.py`).
 
 Together with the checkpoint files, a scan checkpoint is begun for every log whose active segment has grown by
 `scan_checkpoint_interval_bytes` since its last one. A pending checkpoint needs a flush (`waiting_for_flush`);

@@ -1,7 +1,7 @@
 """One data directory: its checkpoint files, and the state of its disk.
 
 Four checkpoint files are Kafka's: one offset for each partition in the directory. Two are ours, of scan
-checkpoints (`scan_checkpoint.py`) and end checkpoints (`end_checkpoint.py`). The thread that owns the store
+checkpoints (`scan_checkpoint.py`) and end checkpoints (`durability.py`). The thread that owns the store
 keeps their values and marks the files to be updated (`want`); `write` updates them, in any thread, one file
 after the other. When `write` returns, the disk has at least the values of all earlier `want` calls.
 
@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from odradek.storage import checkpoints
 from odradek.storage.checkpoints import FIRST_DIRTY, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from odradek.storage.disk import NO_ROOM, Disk, Lock, write_all
-from odradek.storage.log.end_checkpoint import END_CHECKPOINTS, EndCheckpoint
+from odradek.storage.log.durability import END_CHECKPOINTS, EndCheckpoint
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS, ScanCheckpoint
 
 Key = tuple[str, int]

@@ -30,11 +30,11 @@ RESCAN_PAUSE_MS = 5_000
 
 
 class Role(NamedTuple):
-    """Of this node's replica of a partition that has others."""
+    """The role of this node's replica of a partition that has others."""
 
     leads: bool
     has_substitute: bool
-    """It is in the ISR or ELR, and not alone."""
+    """Whether the replica is in the ISR or ELR, and not alone."""
 
 
 class FailingDisks:

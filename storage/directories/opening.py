@@ -1,7 +1,7 @@
 """Opening data directories and the partitions in them.
 
 After a clean stop a partition's files are read at its first use. After any other stop the directory of each
-partition is listed: fully flushed partitions (`end_checkpoint.py`) are recovered at their first use, those
+partition is listed: fully flushed partitions (`durability.py`) are recovered at their first use, those
 without records need no recovery, all others are recovered first. Interrupted operations are finished:
 deletions continue, copies of moves are removed, the flush journal is replayed, and of two directories of one
 partition one is kept.
@@ -28,7 +28,7 @@ from odradek.storage.directories.places import (
     remove_with_files,
     topic_id_in,
 )
-from odradek.storage.log.end_checkpoint import END_CHECKPOINTS, UNREAD_BYTES_MAX, EndCheckpoint
+from odradek.storage.log.durability import END_CHECKPOINTS, UNREAD_BYTES_MAX, EndCheckpoint
 from odradek.storage.log.flush_journal import remove_files, replay
 from odradek.storage.log.flushing import ZERO_UUID
 from odradek.storage.log.log import Log

@@ -20,7 +20,7 @@ that a `Work` yields may run in other threads.
 - `relocation`: moves between directories.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import urandom
 from typing import TYPE_CHECKING, cast
@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, cast
 from odradek.storage import checkpoints
 from odradek.storage.config import CLEANING_STEP_BYTES, LogConfig
 from odradek.storage.directories.checkpointing import Checkpointing
-from odradek.storage.directories.compaction_view import CompactionView
 from odradek.storage.directories.creating import Creating
 from odradek.storage.directories.data_directory import DataDirectory, Key
 from odradek.storage.directories.failing_disks import FailingDisks
@@ -60,6 +59,7 @@ from odradek.storage.log.flushing import ZERO_UUID
 from odradek.storage.log.partition import Partition
 from odradek.storage.log.producer_state import EXPIRATION_MS
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINT_INTERVAL_BYTES
+from odradek.storage.log.segment import Segment
 from odradek.storage.log.segment_file import FilePool
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
@@ -326,7 +326,7 @@ class LogStore:
         if found_id not in (None, topic_id):
             raise _inconsistent(place.name)
         if found_id is None:
-            from odradek.storage.recovery.legacy_segments import begins_with_messages  # rare
+            from odradek.storage.recovery.log_walk import begins_with_messages  # rare
 
             if begins_with_messages(self.disk, place.path):
                 path = self.set_aside(topic, index)
@@ -433,10 +433,6 @@ class LogStore:
 
     # Background work
 
-    def maintain(self, now_ms: int) -> None:
-        """`maintaining`, completed in this thread."""
-        finish(self.maintaining(now_ms))
-
     def maintaining(self, now_ms: int) -> Work[None]:
         """Retention, removing what was deleted, checkpoints.
 
@@ -523,3 +519,46 @@ class LogStore:
                 CompactionView(self.places, self.checkpointing, self.upkeep, self.relocation)
             )
         return self._cleaner
+
+
+class CompactionView:
+    """The interface of a store for compaction (`Cleanable`)."""
+
+    def __init__(
+        self, places: Places, checkpointing: Checkpointing, upkeep: Upkeep, relocation: Relocation
+    ) -> None:
+        self._places = places
+        self._checkpointing = checkpointing
+        self._upkeep = upkeep
+        self._relocation = relocation
+
+    @property
+    def disk(self) -> Disk:
+        return self._places.disk
+
+    def loaded(self) -> Iterable[Partition]:
+        return self._places.loaded()
+
+    def is_held(self, partition: Partition) -> bool:
+        """Whether the store still has this partition, and does not move it."""
+        is_there = self._places.place_of(partition) is not None
+        return is_there and not self._relocation.is_moved((partition.topic, partition.index))
+
+    def first_dirty_of(self, partition: Partition) -> int:
+        return self._checkpointing.first_dirty_of(partition)
+
+    def noting_first_dirty(self, partition: Partition, offset: int) -> Work[None]:
+        return self._checkpointing.noting_first_dirty(partition, offset)
+
+    def noting_flushed(self, partition: Partition, end_offset: int) -> Work[bool]:
+        """See `Checkpointing.noting_flushed`; False for a partition that is not held."""
+        if not self.is_held(partition):
+            return False
+        return (yield from self._checkpointing.noting_flushed(partition, end_offset))
+
+    def remove_later(self, segments: Sequence[Segment], due_ms: int) -> None:
+        self._upkeep.remove_segments(segments, due_ms)
+
+    def new_token(self) -> str:
+        """A unique part of file names."""
+        return self._places.new_id()[:8]

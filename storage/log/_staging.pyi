@@ -125,9 +125,9 @@ class SegmentExtent:
 
     base_offset: int
     size_bytes: int
-    """Of the committed batches."""
+    """The size of the committed batches."""
     inherited_bytes: int
-    """Of the batches of an earlier run; see `InheritedBatches`."""
+    """The size of the batches of an earlier run; see `InheritedBatches`."""
     bytes_since_index: int
     first_timestamp_ms: int | None
     """The latest timestamp of the first batch, for rolling by time; None until it is read."""
@@ -231,7 +231,7 @@ class HighWatermark:
     def fail(self, error: KafkaError) -> None:
         """The partition is closed, deleted or offline: all waits get the error."""
     def refuse(self, error: KafkaError | None) -> None:
-        """As `fail`; later waits get the error too, until `refuse(None)`."""
+        """Fail as `fail`; later waits get the error too, until `refuse(None)`."""
     @property
     def is_watched(self) -> bool: ...
     def watch(self, wake: Callable[[], None], at_log_end: bool) -> None: ...
@@ -240,7 +240,7 @@ class HighWatermark:
         """Call all watchers."""
 
 class Traffic:
-    """What clients have written to a partition and read from it, since it was opened here."""
+    """Counts of the writes and reads of clients since a partition was opened here."""
 
     @property
     def records_in(self) -> int: ...
@@ -252,13 +252,13 @@ class Traffic:
     def bytes_out(self) -> int: ...
     @property
     def fetch_requests(self) -> int:
-        """Those that got records."""
+        """Requests that got records."""
     @property
     def failed_produce_requests(self) -> int: ...
     @property
     def failed_fetch_requests(self) -> int: ...
     def wrote(self, records: int, size_bytes: int) -> None:
-        """Of one request."""
+        """Count one request."""
     def read(self, size_bytes: int) -> None:
         """Records of one request."""
     def refused_produce(self) -> None:

@@ -18,38 +18,10 @@ from odradek.storage.disk import write_rest as _write_rest
 from odradek.wire.checksums import crc32c as _crc32c_of_many
 from odradek.wire.records import survey_if_sound as _survey_if_sound
 
-cdef extern from "crc32c.h":
-    uint64_t big_endian(const uint8_t *bytes, int size) nogil
-    void put_big_endian(uint8_t *bytes, uint64_t value, int size) nogil
-    bint has_crc32c() nogil
-    uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) nogil
-
-cdef extern from "batch_layout.h":
-    enum:
-        CONTROL
-
-    ctypedef struct batch_header:
-        int64_t base_offset
-        int64_t size_bytes
-        int64_t leader_epoch
-        int64_t magic
-        int64_t crc
-        int64_t attributes
-        int64_t last_offset_delta
-        int64_t max_timestamp
-        int64_t producer_id
-        int64_t producer_epoch
-        int64_t base_sequence
-        int64_t record_count
-
-    void unpack_header(const uint8_t *start, batch_header *header) nogil
+include "wire/layout.pxi"
 
 cdef enum:
-    HEADER_BYTES = 61
-    LOG_OVERHEAD_BYTES = 12
     PREFIX_BYTES = 16
-    CHECKED_FROM = 21
-    TRANSACTIONAL = 16
     KEPT = 5
     FIELDS = 5
     # Beyond this the crc32c package's three interleaved sums outrun one sum in our own loop.
@@ -622,7 +594,7 @@ cdef class HighWatermark:
         self.wake()
 
     def refuse(self, error):
-        """As `fail`; later waits get the error too, until `refuse(None)`: batches that a leader has staged
+        """Fail as `fail`; later waits get the error too, until `refuse(None)`: batches that a leader has staged
         may be committed after it has lost the leadership."""
         self._refusal = error
         if error is not None:
@@ -657,7 +629,7 @@ cdef _wake_all(dict watchers):
 
 
 cdef class Traffic:
-    """What clients have written to a partition and read from it, since it was opened here."""
+    """Counts of the writes and reads of clients since a partition was opened here."""
 
     cdef readonly int64_t records_in
     cdef readonly int64_t bytes_in
@@ -668,7 +640,7 @@ cdef class Traffic:
     cdef readonly int64_t failed_fetch_requests
 
     def wrote(self, int64_t records, int64_t size_bytes):
-        """Of one request."""
+        """Count one request."""
         self._wrote(records, size_bytes)
 
     cdef void _wrote(self, int64_t records, int64_t size_bytes):
@@ -705,7 +677,7 @@ cdef struct Batch:
 cdef class Appender:
     """The fast append of a partition: stages ordinary batches, and commits them if a write is enough.
 
-    `append_ordinary` takes only the common case; `Partition.append` takes all others, and refuses with a
+    `append_ordinary` takes only the common case; `Appends.append` takes all others, and refuses with a
     reason. `commit_whole()` commits stages that are not plain, `commit_failed(error)` takes all staged
     batches back and raises.
     """
@@ -843,7 +815,7 @@ cdef class Appender:
             return None
         if not is_coordinators:
             survey = _survey_if_sound(
-                memoryview(buffer)[start + HEADER_BYTES : end], batch.record_count, batch.base_timestamp
+                memoryview(buffer)[start + HEADER_SIZE_BYTES : end], batch.record_count, batch.base_timestamp
             )
             if survey is None or survey[1] != batch.max_timestamp:
                 return None
@@ -881,9 +853,9 @@ cdef class Appender:
         cdef batch_header header
         cdef Py_ssize_t position = 0
         cdef int64_t next_offset = self.buffer.next_offset
-        while size_bytes - position >= HEADER_BYTES:
+        while size_bytes - position >= HEADER_SIZE_BYTES:
             unpack_header(bytes_ + position, &header)
-            if header.magic != 2 or header.size_bytes < HEADER_BYTES:
+            if header.magic != 2 or header.size_bytes < HEADER_SIZE_BYTES:
                 return False
             if header.size_bytes > size_bytes - position or header.leader_epoch > leader_epoch_max:
                 return True
@@ -905,7 +877,7 @@ cdef class Appender:
         cdef Py_ssize_t end
         cdef int64_t last_offset
         cdef object producer_id
-        while size_bytes - position >= HEADER_BYTES:
+        while size_bytes - position >= HEADER_SIZE_BYTES:
             unpack_header(bytes_ + position, &header)
             end = position + header.size_bytes
             if end > size_bytes or header.leader_epoch > leader_epoch_max:
@@ -945,8 +917,8 @@ cdef class Appender:
 cdef uint32_t _crc_of(object buffer, const uint8_t *bytes_, Py_ssize_t start, Py_ssize_t end) except? 0:
     """The checksum of the batch `buffer[start:end]`, whose bytes are at `bytes_`."""
     if _crc_in_hardware and end - start <= FEW_BYTES:
-        return crc32c_of_few(bytes_ + start + CHECKED_FROM, end - start - CHECKED_FROM)
-    return _crc32c_of_many(memoryview(buffer)[start + CHECKED_FROM : end])
+        return crc32c_of_few(bytes_ + start + ATTRIBUTES_POSITION, end - start - ATTRIBUTES_POSITION)
+    return _crc32c_of_many(memoryview(buffer)[start + ATTRIBUTES_POSITION : end])
 
 
 cdef bint _is_leaders(const batch_header *header) noexcept:
@@ -961,7 +933,7 @@ cdef bint _is_leaders(const batch_header *header) noexcept:
 cdef bint _read(const uint8_t *start, Py_ssize_t size_bytes, Batch *batch) noexcept:
     """Whether these bytes are an ordinary batch; the checksum is not checked."""
     cdef int attributes
-    if size_bytes < HEADER_BYTES:
+    if size_bytes < HEADER_SIZE_BYTES:
         return False
     if <int> big_endian(start + 8, 4) != size_bytes - LOG_OVERHEAD_BYTES or start[16] != 2:
         return False
@@ -1047,11 +1019,11 @@ cdef class Stretch:
                 place.base_offset = limit_offset
                 place.leader_epoch = leader_epoch
             else:
-                if position - start + HEADER_BYTES > len(window):
+                if position - start + HEADER_SIZE_BYTES > len(window):
                     window = read(position, min(window_bytes, size_bytes - position))
                     start = position
                     spent_bytes += READ_COST_BYTES + len(window)
-                    if len(window) < HEADER_BYTES:
+                    if len(window) < HEADER_SIZE_BYTES:
                         return
                 _read_place(<const uint8_t *> PyBytes_AsString(window) + (position - start), &place)
             if position > self.end:
@@ -1075,7 +1047,7 @@ cdef class Stretch:
             leader_epoch = place.leader_epoch
             crc = place.crc
             position += place.length + LOG_OVERHEAD_BYTES
-            window_bytes = WINDOW_BYTES if place.length < SMALL_BATCH_BYTES else HEADER_BYTES
+            window_bytes = WINDOW_BYTES if place.length < SMALL_BATCH_BYTES else HEADER_SIZE_BYTES
 
 
 cdef void _read_place(const uint8_t *start, Place *place) noexcept:
@@ -1094,14 +1066,14 @@ cdef bint _may_follow(const Place *place, int64_t next_offset, int64_t limit_off
         place.magic == 2
         and place.base_offset >= next_offset
         and 0 <= place.record_count <= place.last_offset_delta + 1
-        and place.length >= HEADER_BYTES - LOG_OVERHEAD_BYTES
+        and place.length >= HEADER_SIZE_BYTES - LOG_OVERHEAD_BYTES
         and place.last_offset_delta < limit_offset - place.base_offset
     )
 
 
 cdef bint _has_crc(object read, int64_t position, int64_t end, uint32_t crc) except -1:
     content = read(position, end - position)
-    return len(content) == end - position and _crc32c_of_many(memoryview(content)[CHECKED_FROM:]) == crc
+    return len(content) == end - position and _crc32c_of_many(memoryview(content)[ATTRIBUTES_POSITION:]) == crc
 
 
 cdef bint _is_between(int64_t before, int64_t epoch, int64_t after) noexcept:

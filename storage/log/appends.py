@@ -12,19 +12,20 @@ from functools import partial
 
 from odradek.storage.config import INT_MAX, LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer
-from odradek.storage.log._staging import Appended, Appender
+from odradek.storage.log._staging import Appended
+from odradek.storage.log.availability import PartitionState
 from odradek.storage.log.batches import LOG_APPEND_TIME, BatchMemory
-from odradek.storage.log.log import Log
-from odradek.storage.log.preparation import prepare, prepare_quickly
-from odradek.storage.log.transactions import Verified, marker_batch
-from odradek.storage.log.validation import (
+from odradek.storage.log.preparation import (
     Batch,
     check_size,
     in_stored_codec,
+    prepare,
+    prepare_quickly,
     rules_of,
     segment_too_small,
     with_append_time,
 )
+from odradek.storage.log.transactions import Verified, marker_batch
 from odradek.wire._records import BatchHeader
 from odradek.wire.compression import Compression
 from odradek.wire.end_marker import EndMarker
@@ -56,15 +57,13 @@ class Origin(Enum):
 
 
 class Appends:
-    """See the module. `log` may be replaced; `set_config` has to be called before the first append."""
+    """See the module. `set_config` has to be called before the first append."""
 
-    __slots__ = ("_appender", "_config", "_name", "_rules", "append_ordinary", "log")
+    __slots__ = ("_appender", "_config", "_partition", "_rules")
 
-    def __init__(self, name: str, log: Log, appender: Appender) -> None:
-        self._name = name
-        self.log = log
-        self._appender = appender
-        self.append_ordinary = appender.append_ordinary
+    def __init__(self, partition: PartitionState) -> None:
+        self._partition = partition
+        self._appender = partition.appender
 
     def set_config(self, config: LogConfig) -> None:
         """Take new topic settings, from the next append on."""
@@ -97,9 +96,9 @@ class Appends:
         `KafkaError`.
 
         A client sends exactly one batch, a coordinator one or more, a leader any number. `magic_limit` is the
-        record format of a client's request: 0 in Produce 0 and 1, 1 in Produce 2, else
-        2. Below 2 message sets of the old formats are converted. A `prompt` append raises `TakesLong` if the
-           records take long to prepare.
+        record format of a client's request: 0 for Produce 0 and 1, 1 for Produce 2, otherwise
+        2; below 2, message sets of the old formats are converted. A `prompt` append raises `TakesLong` if the
+        records take long to prepare.
 
         The first batch of a transaction is refused with INVALID_TXN_STATE unless `transactions` has a valid
         verification; a coordinator's batch needs none.
@@ -114,7 +113,7 @@ class Appends:
             batches = records
         else:
             if magic_limit == 2 and origin is not Origin.REPLICATION:
-                appended = self.append_ordinary(
+                appended = self._appender.append_ordinary(
                     records, 0, len(records), now_ms, transactions, origin is Origin.COORDINATOR
                 )
                 if appended is not None:
@@ -125,7 +124,9 @@ class Appends:
             self._check_available()
             if origin is Origin.CLIENT:
                 prepares = prepare_quickly if prompt else prepare
-                batches = prepares(records, magic_limit, self._config, self._rules, now_ms, self._name)
+                batches = prepares(
+                    records, magic_limit, self._config, self._rules, now_ms, self._partition.name
+                )
             else:
                 batches = self._coordinators_batches(records, now_ms)
         return self._check_and_stage(batches, now_ms, origin, transactions)
@@ -133,7 +134,7 @@ class Appends:
     def _append_leaders(self, records: memoryview, now_ms: int, leader_epoch_max: int) -> Appended:
         """In the compiled module up to where the log has to roll; all of it here if some batch is not
         ordinary."""
-        appender, base_offset = self._appender, self.log.next_offset
+        appender, base_offset = self._appender, self._partition.log.next_offset
         staged_bytes = max(appender.stage_leaders(records, leader_epoch_max), 0)
         rest = leaders_batches(records[staged_bytes:], leader_epoch_max)
         if not staged_bytes:
@@ -147,7 +148,7 @@ class Appends:
         thread, while `records` do not change. It refuses as `append`, which takes its result.
         """
         return partial(
-            prepare, memoryview(records), magic_limit, self._config, self._rules, now_ms, self._name
+            prepare, memoryview(records), magic_limit, self._config, self._rules, now_ms, self._partition.name
         )
 
     def _coordinators_batches(self, records: memoryview, now_ms: int) -> list[Batch]:
@@ -156,15 +157,15 @@ class Appends:
             Batch(records[at : at + header.size_bytes], header) for at, header in iter_batches(records)
         ]
         if not batches:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"No records came for {self._name}.")
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"No records came for {self._partition.name}.")
         for batch, header in batches:
-            check_size(header.size_bytes, self._config, self._name)
+            check_size(header.size_bytes, self._config, self._partition.name)
             verify_crc(batch, 0, header)
             if header.is_control:
                 raise KafkaError(
-                    ErrorCode.INVALID_RECORD, f"A control batch for {self._name} came as records."
+                    ErrorCode.INVALID_RECORD, f"A control batch for {self._partition.name} came as records."
                 )
-        batches = [in_stored_codec(batch, self._config, self._name) for batch in batches]
+        batches = [in_stored_codec(batch, self._config, self._partition.name) for batch in batches]
         if self._appender.log_append_time:
             batches = [with_append_time(batch, now_ms) for batch in batches]
         return batches
@@ -182,7 +183,7 @@ class Appends:
         else:
             size_bytes = sum(header.size_bytes for _, header in batches)
             if size_bytes > self._config.segment_bytes:
-                raise segment_too_small(size_bytes, self._config, self._name)
+                raise segment_too_small(size_bytes, self._config, self._partition.name)
             for _, header in batches:
                 known = self._check_producer(header, origin, transactions)
                 if known is not None:
@@ -197,7 +198,7 @@ class Appends:
         is_replication: bool = False,
         marker: EndMarker | None = None,
     ) -> Appended:
-        log, appender = self.log, self._appender
+        log, appender = self._partition.log, self._appender
         base_offset, leader_epoch = log.next_offset, appender.leader_epoch
         if not is_replication:
             appender.traffic.wrote(
@@ -219,7 +220,7 @@ class Appends:
         """The entry of the same batch, if a client has sent it before."""
         if header.producer_id < 0:
             return None
-        producers, is_transactional = self.log.producers, header.is_transactional
+        producers, is_transactional = self._partition.log.producers, header.is_transactional
         if origin is Origin.COORDINATOR:
             producers.check_coordinators(
                 header.producer_id, header.producer_epoch, is_transactional, transactions
@@ -236,20 +237,20 @@ class Appends:
 
     def _check_offsets(self, batches: list[Batch]) -> None:
         """Refuse batches of a leader whose offsets do not ascend from the end of the log on."""
-        expected, start_offset = self.log.next_offset, self._appender.log_start_offset
+        expected, start_offset = self._partition.log.next_offset, self._appender.log_start_offset
         first_offset, last_offset = batches[0].header.base_offset, batches[-1].header.last_offset
         if first_offset < start_offset == expected <= last_offset:
-            raise BatchHoldsStart(self._name, first_offset, start_offset)
+            raise BatchHoldsStart(self._partition.name, first_offset, start_offset)
         for _, header in batches:
             if header.base_offset < expected:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"{self._name} cannot append offset {header.base_offset} after {expected - 1}.",
+                    f"{self._partition.name} cannot append offset {header.base_offset} after {expected - 1}.",
                 )
             expected = header.last_offset + 1
 
     def _duplicate(self, known: BatchMemory) -> Appended:
-        log = self.log
+        log = self._partition.log
         _, _, first_offset, last_offset, timestamp = known
         return Appended(
             first_offset,
@@ -273,8 +274,8 @@ class Appends:
         if self._appender.log_append_time:
             batch = with_append_time(batch, now_ms)
         if batch.header.size_bytes > self._config.max_message_bytes:
-            check_size(batch.header.size_bytes, self._config, self._name)
-        self.log.producers.check_marker(marker)
+            check_size(batch.header.size_bytes, self._config, self._partition.name)
+        self._partition.log.producers.check_marker(marker)
         return self._stage([batch], now_ms, marker=marker)
 
     def _check_available(self) -> None:

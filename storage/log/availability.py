@@ -7,34 +7,41 @@ deleted for good.
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from odradek.storage.log._staging import Appender
 from odradek.storage.log.log import Log
 from odradek.wire.errors import ErrorCode, KafkaError
 
 
+class PartitionState(Protocol):
+    """The state of a partition that its parts share. Only the partition replaces `log`."""
+
+    name: str
+    topic_id: bytes
+    log: Log
+    appender: Appender
+    availability: "Availability"
+
+
 class Availability:
-    """See the module. `log` may be replaced. `on_trouble` gets each error of the disk, in its thread, with a
+    """See the module. `on_trouble` gets each error of the disk, in its thread, with a
     sentence; if the partition goes offline, the sentence is its `failure`.
     """
 
     __slots__ = (
         "_appender",
         "_dropped_staged",
-        "_name",
+        "_partition",
         "is_broken",
         "is_paused",
         "is_unreadable",
-        "log",
         "on_trouble",
     )
 
-    def __init__(
-        self, name: str, log: Log, appender: Appender, on_trouble: Callable[[OSError, str], None]
-    ) -> None:
-        self._name = name
-        self.log = log
-        self._appender = appender
+    def __init__(self, partition: PartitionState, on_trouble: Callable[[OSError, str], None]) -> None:
+        self._partition = partition
+        self._appender = partition.appender
         self.on_trouble = on_trouble
         # Offline because of the disk, not deleted or closed: a rescan may bring it back.
         self.is_broken = False
@@ -61,7 +68,7 @@ class Availability:
         """The client's error for a disk error. Reports the disk error, unless the files are being changed."""
         if self.is_paused:
             return self.unavailable()
-        sentence = f"{doing} {self.log.files.directory} failed: {error}"
+        sentence = f"{doing} {self._partition.log.files.directory} failed: {error}"
         self.on_trouble(error, sentence)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, sentence)
 
@@ -78,7 +85,8 @@ class Availability:
         called in a flush's thread, so unlike `take_offline` it leaves the staged batches to the owner.
         Returns the failure.
         """
-        failure = f"{self._name} is offline: flushing {self.log.files.directory} failed: {error}"
+        partition = self._partition
+        failure = f"{partition.name} is offline: flushing {partition.log.files.directory} failed: {error}"
         self._appender.failure = failure
         self.is_broken = self.is_unreadable = True
         return failure
@@ -89,7 +97,7 @@ class Availability:
         `on_trouble`.
         """
         if self._appender.failure is None or (self.is_paused and not self.is_broken):
-            self._appender.failure = f"{self._name} is offline: {reason}"
+            self._appender.failure = f"{self._partition.name} is offline: {reason}"
             self.is_broken = self.is_unreadable = True
             if not is_reported:
                 self.on_trouble(OSError(errno.EIO, reason), self._appender.failure)
@@ -101,9 +109,9 @@ class Availability:
         """End the service for good, without a rescan: refuse appends. Waiting requests continue until
         `fail_waiting`.
         """
-        self._appender.failure = f"{self._name} {reason}"
+        self._appender.failure = f"{self._partition.name} {reason}"
         self.is_broken = self.is_paused = self.is_unreadable = False
-        self._dropped_staged = self._dropped_staged or self.log.has_staged
+        self._dropped_staged = self._dropped_staged or self._partition.log.has_staged
 
     def fail_waiting(self) -> None:
         """Fail the waits for the high watermark, wake the watchers."""
@@ -120,7 +128,7 @@ class Availability:
         pauses first, and then waits for the end of a flush that is under way.
         """
         self.check_serving()
-        self._appender.failure = f"{self._name}: {reason}"
+        self._appender.failure = f"{self._partition.name}: {reason}"
         self.is_paused = True
 
     def refuse_readers(self) -> None:
@@ -138,13 +146,14 @@ class Availability:
 
     def refuse_staged(self) -> None:
         """Take the staged batches back: their commit fails."""
-        self._dropped_staged = self._dropped_staged or self.log.has_staged
-        self.log.rollback()
+        self._dropped_staged = self._dropped_staged or self._partition.log.has_staged
+        self._partition.log.rollback()
 
     def check_nothing_dropped(self) -> None:
         """Refuse the commit of batches that `refuse_staged` has taken back."""
         if self._dropped_staged:
             self._dropped_staged = False
             raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, self._appender.failure or f"{self._name} was truncated."
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                self._appender.failure or f"{self._partition.name} was truncated.",
             )

@@ -23,8 +23,8 @@ After a failed write or sync the journal is not used until the next start, since
 has of the block; the partitions are then flushed one by one. Earlier blocks stay for a replay until all their
 records are flushed (`emptying`): before that no log with records in them can be truncated.
 
-Kafka does not read these files, `group-log.0` and `group-log.1`: after a loss of power start Odradek once
-before Kafka uses the directory.
+Kafka does not read these files, `flush-journal.0` and `flush-journal.1`: after a loss of power start Odradek
+once before Kafka uses the directory.
 """
 
 import errno
@@ -41,7 +41,9 @@ from odradek.storage.log.segment_paths import LOG, file_name, note_failed_sync
 from odradek.wire.checksums import crc32c
 from odradek.wire.work import Work
 
-NAMES = ("group-log.0", "group-log.1")
+NAMES = ("flush-journal.0", "flush-journal.1")
+READ_NAMES = (*NAMES, "group-log.0", "group-log.1")
+"""Names that a replay reads and removes: a build before 0.1.0 that crashed has left the last two."""
 FILE_BYTES = 32 * 1024 * 1024
 PAGE_BYTES = 4096
 """Blocks begin at multiples of this size: no page of a synced block is written again."""
@@ -336,7 +338,7 @@ def identity_of(topic_id: bytes, name: str) -> bytes:
 
 def remove_files(disk: Disk, directory: str) -> None:
     """Remove the flush journal of a directory durably."""
-    there = [path for name in NAMES if disk.exists(path := f"{directory}/{name}")]
+    there = [path for name in READ_NAMES if disk.exists(path := f"{directory}/{name}")]
     for path in there:
         disk.remove(path)
     if there:
@@ -415,7 +417,7 @@ def _is_of_another_origin(file: File, size_bytes: int, position: int, content: b
     return False
 
 
-def read_entries(disk: Disk, directory: str, names: Sequence[str] = NAMES) -> Iterator[Entry]:
+def read_entries(disk: Disk, directory: str, names: Sequence[str] = READ_NAMES) -> Iterator[Entry]:
     """The entries of a flush journal, in the order of writing."""
     files = [_read_blocks(disk, f"{directory}/{name}") for name in names]
     of_partition: dict[tuple[bytes, str], list[Entry]] = {}

@@ -3,39 +3,32 @@
 from contextlib import AbstractContextManager
 
 from odradek.storage.disk import SyncFailed
-from odradek.storage.log._staging import Appender, Tail
-from odradek.storage.log.availability import Availability
+from odradek.storage.log._staging import Tail
+from odradek.storage.log.availability import PartitionState
 from odradek.storage.log.flush_journal import identity_of
-from odradek.storage.log.log import Log
 from odradek.wire.errors import ErrorCode, KafkaError
 
 ZERO_UUID = bytes(16)
 
 
 class Flushing:
-    """See the module. `log` may be replaced. Only `flush` may run in a worker thread."""
+    """See the module. Only `flush` may run in a worker thread."""
 
     __slots__ = (
         "_appender",
         "_availability",
         "_identity",
-        "_name",
-        "_topic_id",
+        "_partition",
         "gate",
         "is_being_journaled",
         "is_running",
-        "log",
     )
 
-    def __init__(
-        self, name: str, topic_id: bytes, log: Log, appender: Appender, availability: Availability
-    ) -> None:
-        self._name = name
-        self._topic_id = topic_id
+    def __init__(self, partition: PartitionState) -> None:
+        self._partition = partition
+        self._appender = partition.appender
+        self._availability = partition.availability
         self._identity: bytes | None = None
-        self.log = log
-        self._appender = appender
-        self._availability = availability
         self.is_running = False
         self.is_being_journaled = False
         # Held while the files are changed; a flush waits for it.
@@ -55,7 +48,7 @@ class Flushing:
                 pass  # wait while the files are being changed
         try:
             self._availability.check_serving()
-            self.log.durability.flush()
+            self._partition.log.durability.flush()
         except SyncFailed as error:
             failure = self._availability.sync_failed(error)
             # Before the report, which may start a rescan: the rescan waits for the end of the flush.
@@ -69,24 +62,26 @@ class Flushing:
 
     def wants_flush(self, now_ms: int, previous_ms: int) -> bool:
         """See `Durability.wants_flush`."""
-        return self.log.durability.wants_flush(now_ms, previous_ms, self.log.config.flush_ms)
+        return self._partition.log.durability.wants_flush(
+            now_ms, previous_ms, self._partition.log.config.flush_ms
+        )
 
     def tail(self, size_bytes_max: int) -> Tail | None:
         """See `AppendBuffer.tail`; None also while the partition does not serve."""
-        return None if self._appender.failure is not None else self.log.buffer.tail(size_bytes_max)
+        return None if self._appender.failure is not None else self._partition.log.buffer.tail(size_bytes_max)
 
     @property
     def identity(self) -> bytes:
         """The partition's key in the flush journal; empty if its topic id is not on the disk."""
         if self._identity is None:
-            self._identity = b"" if self._topic_id == ZERO_UUID else identity_of(self._topic_id, self._name)
+            topic_id = self._partition.topic_id
+            self._identity = b"" if topic_id == ZERO_UUID else identity_of(topic_id, self._partition.name)
         return self._identity
 
-    def set_topic_id(self, topic_id: bytes) -> None:
-        """Use the new topic id in `partition.metadata`."""
-        self._topic_id = topic_id
+    def topic_id_changed(self) -> None:
+        """The partition has another topic id, also in `partition.metadata`."""
         self._identity = None
-        self.log.durability.invalidate_flushed_position()
+        self._partition.log.durability.invalidate_flushed_position()
 
     def save_leader_epochs(self) -> None:
         """Return when the disk has them. May run in a worker thread, but not beside `flush`; in all else as
@@ -98,8 +93,8 @@ class Flushing:
                 pass
         try:
             self._availability.check_serving()
-            if self.log.leader_epochs.dirty:
-                self.log.durability.save_leader_epochs()
+            if self._partition.log.leader_epochs.dirty:
+                self._partition.log.durability.save_leader_epochs()
         except OSError as error:
             raise self._availability.refusal("Writing the leader epochs of", error) from error
         finally:
@@ -107,13 +102,13 @@ class Flushing:
 
     def is_flushed_until(self, offset: int) -> bool:
         """Whether its own files have all before an offset for sure, or nobody needs it any more."""
-        log = self.log
+        log = self._partition.log
         return self.is_deleted or log.durability.recovery_point >= min(offset, log.log_end_offset)
 
     @property
     def is_deleted(self) -> bool:
-        return self.log.active.paths.deleted
+        return self._partition.log.active.paths.deleted
 
     def note_journaled(self, tail: Tail) -> None:
         """The flush journal has the tail: recovery will restore it."""
-        self.log.buffer.note_journaled(tail)
+        self._partition.log.buffer.note_journaled(tail)

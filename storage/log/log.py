@@ -21,8 +21,7 @@ from odradek.storage.log.leader_epochs import LeaderEpochs
 from odradek.storage.log.log_files import LogFiles
 from odradek.storage.log.log_reader import LogReader
 from odradek.storage.log.producer_state import ProducerState, encode_snapshot
-from odradek.storage.log.scan_checkpoint import ScanCheckpoint
-from odradek.storage.log.scan_checkpointing import ScanCheckpointing
+from odradek.storage.log.scan_checkpoint import ScanCheckpoint, ScanCheckpointing
 from odradek.storage.log.segment import Segment
 from odradek.storage.log.segment_file import FilePool
 from odradek.storage.log.segment_paths import (

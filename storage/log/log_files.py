@@ -1,9 +1,6 @@
 """The files of one log: its directory and its segments, oldest first."""
 
-from collections.abc import Iterator
-
 from odradek.storage.disk import Disk, sync_file, write_all
-from odradek.storage.log.retention import SegmentFacts
 from odradek.storage.log.segment import Segment, segment_holding
 from odradek.storage.log.segment_file import FilePool
 from odradek.storage.log.segment_paths import SNAPSHOT, file_name
@@ -44,12 +41,6 @@ class LogFiles:
         segments = list(self.segments)
         place = segment_holding([segment.base_offset for segment in segments], offset)
         return segments[max(place, 0) :]
-
-    def facts(self, log_end_offset: int) -> Iterator[SegmentFacts]:
-        """The facts for retention, oldest segment first: each may be read from the disk."""
-        ends = [*self.bases[1:], log_end_offset]
-        for segment, end in zip(self.segments, ends, strict=True):
-            yield SegmentFacts(segment.base_offset, end, segment.size_bytes, segment.retention_timestamp_ms())
 
     def write_snapshot(self, offset: int, content: bytes, *, sync: bool = False) -> None:
         """Write the snapshot of the producers at `offset`. Raises `OSError`."""

@@ -1,8 +1,8 @@
 """A partition: its log, the appends to it, and the part that readers may see.
 
-An append has two steps. `append` checks and stages: it assigns offsets and checks sequence numbers, and
-writes nothing. `commit` writes all staged batches with one system call and wakes the readers. In between the
-caller must not change the appended buffers: large batches are written from them without a copy.
+An append has two steps. `appends.append` checks and stages: it assigns offsets and checks sequence numbers,
+and writes nothing. `commit` writes all staged batches with one system call and wakes the readers. In between
+the caller must not change the appended buffers: large batches are written from them without a copy.
 
 A sound v2 batch is stored as the same bytes, except base offset and leader epoch, which are outside of its
 checksum. With LogAppendTime or a wrong latest timestamp, the timestamp and the checksum change too; a topic
@@ -27,7 +27,7 @@ from odradek.storage.log.appends import Appends
 from odradek.storage.log.availability import Availability
 from odradek.storage.log.flushing import Flushing
 from odradek.storage.log.log import Log
-from odradek.storage.log.partition_retention import Retention
+from odradek.storage.log.retention import Retention
 from odradek.storage.log.scan_checkpoint import ScanCheckpoint
 from odradek.storage.log.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.log.time_search import TimestampSearch
@@ -71,26 +71,19 @@ def _check_order(partition: "Partition") -> None:
 class Partition:
     """See the module. One thread owns it; `flush` alone may run in another.
 
-    `append`, `append_marker` and `preparing` are methods of `Appends`, `append_ordinary` and `commit` of
-    `Appender`, `flush` of `Flushing`. The other parts: `availability`, `retention`, `search`.
+    Its parts: `appends` checks and stages, `appender` has the compiled appends and the high watermark;
+    `flushing`, `availability`, `retention`, `search`.
     """
 
     __slots__ = (
-        "append",
-        "append_marker",
-        "append_ordinary",
         "appender",
         "appends",
         "availability",
-        "commit",
         "config",
-        "flush",
         "flushing",
-        "forget_high_watermark",
         "index",
         "log",
         "name",
-        "preparing",
         "retention",
         "search",
         "topic",
@@ -117,7 +110,7 @@ class Partition:
         """
         self.topic = topic
         self.index = index
-        self.name = name = f"{topic}-{index}"
+        self.name = f"{topic}-{index}"
         self.topic_id = topic_id
         self.log = log
         if high_watermark is not None:
@@ -126,18 +119,11 @@ class Partition:
         self.traffic = self.appender.traffic
         self.appender.leader_epoch = leader_epoch
         self.appender.log_start_offset = log_start_offset
-        self.commit = self.appender.commit
-        self.forget_high_watermark = self.appender.high_watermark.cancel
-        self.appends = Appends(name, log, self.appender)
-        self.append_ordinary = self.appends.append_ordinary
-        self.append = self.appends.append
-        self.append_marker = self.appends.append_marker
-        self.preparing = self.appends.preparing
-        self.availability = Availability(name, log, self.appender, partial(on_trouble, self))
-        self.flushing = Flushing(name, topic_id, log, self.appender, self.availability)
-        self.flush = self.flushing.flush
-        self.retention = Retention(name, log, self.appender, self.availability)
-        self.search = TimestampSearch(log, self.appender, self.availability)
+        self.availability = Availability(self, partial(on_trouble, self))
+        self.appends = Appends(self)
+        self.flushing = Flushing(self)
+        self.retention = Retention(self)
+        self.search = TimestampSearch(self)
         self.set_config(config)
         log.producers.set_replicated(high_watermark is not None)
         _check_order(self)
@@ -232,8 +218,16 @@ class Partition:
             for producer_id, entry in self.log.producers.producers.items()
         ]
 
+    def commit(self) -> None:
+        """Write the staged batches and make them visible to readers: see `Appender.commit`."""
+        self.appender.commit()
+
+    def flush(self) -> None:
+        """Make all records committed so far survive a loss of power: see `Flushing.flush`."""
+        self.flushing.flush()
+
     def _commit_whole(self) -> None:
-        """The complete `commit`, with rolls of segments."""
+        """The complete `Appender.commit`, with rolls of segments."""
         if not self.log.has_staged:
             self.availability.check_nothing_dropped()
             return
@@ -255,7 +249,7 @@ class Partition:
     def adopt(self, topic_id: bytes) -> None:
         """Assign the partition to a topic, also in `partition.metadata`."""
         self.topic_id = topic_id
-        self.flushing.set_topic_id(topic_id)
+        self.flushing.topic_id_changed()
 
     # Life of the log
 
@@ -274,8 +268,7 @@ class Partition:
         assert not self.log.has_staged
         self.log.files.close()
         appender, high_watermark = self.appender, self.appender.high_watermark
-        self.log = self.appends.log = self.availability.log = log
-        self.flushing.log = self.retention.log = self.search.log = log
+        self.log = log
         appender.buffer = log.buffer
         appender.log_start_offset = log_start_offset
         log.producers.set_replicated(appender.is_replicated)
@@ -419,6 +412,10 @@ class Partition:
         end of the log; also when the partition is closed, deleted or offline.
         """
         self.appender.high_watermark.watch(wake, at_log_end)
+
+    def forget_high_watermark(self, offset: int, done: Callable[[KafkaError | None], None]) -> None:
+        """Remove a `when_high_watermark` of that offset."""
+        self.appender.high_watermark.cancel(offset, done)
 
     def unwatch(self, wake: Callable[[], None]) -> None:
         """Remove a watcher; no error if it is not there."""

@@ -99,7 +99,7 @@ class Segment:
 
     @property
     def size_bytes(self) -> int:
-        """Of its committed batches."""
+        """The size of the committed batches."""
         return self.extent.size_bytes
 
     def use_pool(self, pool: FilePool) -> None:

@@ -181,11 +181,11 @@ class SegmentFile:
         return self.open().read(position, size_bytes)
 
     def read_now(self, position: int, size_bytes: int) -> Buffer | None:
-        """As `read`; None instead of waiting for the disk."""
+        """Read as `read`; None instead of waiting for the disk."""
         return self.open().read_now(position, size_bytes)
 
     def read_promptly(self, position: int, size_bytes: int) -> bytes:
-        """As `read`; `WouldWait` instead of waiting for the disk."""
+        """Read as `read`; `WouldWait` instead of waiting for the disk."""
         found = self.read_now(position, size_bytes)
         if found is None:
             raise WouldWait(self, position, size_bytes)

@@ -7,13 +7,16 @@ rebuilt from the batches. `OSError` after an error of the disk.
 from odradek.storage.disk import read_file
 from odradek.storage.log._staging import SegmentExtent
 from odradek.storage.log.batches import EXTENT, StoredBatch, scan
-from odradek.storage.log.index_files import (
+from odradek.storage.log.indexes import (
+    OFFSET_ENTRY_BYTES,
+    DamagedIndex,
+    OffsetIndex,
+    TimeIndex,
     decode_indexes,
     open_indexes,
     read_last_time_entry,
     truncate_files,
 )
-from odradek.storage.log.indexes import OFFSET_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
 from odradek.storage.log.segment_file import SegmentFile
 from odradek.storage.log.segment_paths import INDEX, TIME_INDEX, SegmentPaths
 from odradek.storage.log.slices import WouldWait
@@ -149,7 +152,7 @@ class SegmentIndexes:
             return self.offset_index.lookup(offset)
 
     def _lookup_inherited(self, offset: int, prompt: bool) -> int:
-        """As `lookup`, by an entry that agrees with its batch.
+        """Look up as `lookup`, by an entry that agrees with its batch.
 
         If they do not agree, one of them is damaged. The entry is left out; the walk from the entry before
         finds a damaged batch.

@@ -163,7 +163,7 @@ class Staging:
         return crc32c(f"{self._files.directory}/{base_offset}".encode()) % spread if spread > 0 else 0
 
     def _waited_long_enough(self, stage: StagedSegment, max_timestamp_ms: int, now_ms: int) -> bool:
-        """As `LogSegment.timeWaitedForRoll`: by the timestamps of the records, without them by the clock."""
+        """Compare the timestamps of the records, without them the clock (`LogSegment.timeWaitedForRoll`)."""
         first = stage.first_timestamp_ms
         if first is None:
             try:

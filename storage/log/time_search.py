@@ -8,8 +8,7 @@ watermark. Raises `OSError`; `FileNotFoundError` if a segment was removed meanwh
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from odradek.storage.log._staging import Appender
-from odradek.storage.log.availability import Availability
+from odradek.storage.log.availability import PartitionState
 from odradek.storage.log.batches import StoredBatch
 from odradek.storage.log.log import Log
 from odradek.storage.log.segment import Segment
@@ -26,14 +25,14 @@ Found = tuple[int, int, int]
 
 
 class TimestampSearch:
-    """The searches of a partition, for its clients. `log` may be replaced."""
+    """The searches of a partition, for its clients."""
 
-    __slots__ = ("_appender", "_availability", "log")
+    __slots__ = ("_appender", "_availability", "_partition")
 
-    def __init__(self, log: Log, appender: Appender, availability: Availability) -> None:
-        self.log = log
-        self._appender = appender
-        self._availability = availability
+    def __init__(self, partition: PartitionState) -> None:
+        self._partition = partition
+        self._appender = partition.appender
+        self._availability = partition.availability
 
     def finding_timestamp(self, timestamp_ms: int) -> Work[Found | None]:
         """(timestamp, offset, leader epoch) of the first record with `timestamp_ms` or later; None if there
@@ -42,23 +41,24 @@ class TimestampSearch:
         Only records that READ_UNCOMMITTED can read count. Refuses with KAFKA_STORAGE_ERROR after an error of
         the disk.
         """
-        return self._searching(lambda: finding_first(self.log, timestamp_ms, self._appender.log_start_offset))
+        return self._searching(lambda log: finding_first(log, timestamp_ms, self._appender.log_start_offset))
 
     def finding_max_timestamp(self) -> Work[Found | None]:
         """(timestamp, offset, leader epoch) of the first record with the latest timestamp; None if the log is
         empty. The offset may be before the log start.
         """
-        return self._searching(lambda: finding_latest(self.log))
+        return self._searching(finding_latest)
 
-    def _searching(self, search: Callable[[], Work[Found | None]]) -> Work[Found | None]:
+    def _searching(self, search: Callable[[Log], Work[Found | None]]) -> Work[Found | None]:
         """Repeats a search when a segment that it needs was removed meanwhile."""
         with self._availability.reading():
             while True:
-                segments = list(self.log.segments)
+                log = self._partition.log
+                segments = list(log.segments)
                 try:
-                    found = yield from search()
+                    found = yield from search(log)
                 except FileNotFoundError:
-                    if segments == self.log.segments:
+                    if segments == self._partition.log.segments:
                         raise
                     continue
                 if found is None or found[1] >= self._appender.high_watermark.offset:
@@ -70,7 +70,9 @@ class TimestampSearch:
         KAFKA_STORAGE_ERROR after an error of the disk.
         """
         with self._availability.reading():
-            return [(segment.base_offset, segment.paths.modified_ms()) for segment in self.log.segments]
+            return [
+                (segment.base_offset, segment.paths.modified_ms()) for segment in self._partition.log.segments
+            ]
 
 
 def finding_first(log: Log, timestamp_ms: int, start_offset: int) -> Work[Found | None]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from odradek.storage.log.batches import StoredBatch
-from odradek.storage.log.validation import Batch
+from odradek.storage.log.preparation import Batch
 from odradek.wire._records import BatchHeader, read_batch_header
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError

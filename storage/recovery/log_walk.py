@@ -14,7 +14,9 @@ from itertools import chain
 from struct import Struct
 from typing import NamedTuple, cast
 
+from odradek.storage.disk import Disk
 from odradek.storage.log.batches import StoredBatch
+from odradek.storage.log.segment_paths import LOG, base_offset_of
 from odradek.wire import checksums
 from odradek.wire.record_layout import (
     ATTRIBUTES_POSITION,
@@ -317,3 +319,28 @@ def _resolved(
     if may_repair and batch.magic == MAGIC_V2 and (room is None or room == offset_count):
         return HeaderRepair(batch._replace(base_offset=previous_end), what)
     return Hole(batch.position, batch.end_position, what)
+
+
+_MAGIC_V2 = 2
+
+
+def begins_with_messages(disk: Disk, directory: str) -> bool:
+    """Whether the oldest segment of a partition's directory begins with a message of format v0 or v1. Older
+    formats come before newer ones in a log. Raises `OSError`.
+
+    Such a log must be imported before a topic may use it: recovery would take its messages for damage and
+    cut them.
+    """
+    bases = (offset for name in disk.list(directory) if (offset := base_offset_of(name, LOG)) is not None)
+    first = min(bases, default=None)
+    if first is None:
+        return False
+    file = disk.open(f"{directory}/{first:020d}{LOG}")
+    try:
+        if file.read(MAGIC_POSITION, 1) not in (b"\0", b"\1"):
+            return False
+        # A batch may have a flipped bit, and unwritten bytes are zeros.
+        item = next(walk(file.read, file.size(), first))
+        return isinstance(item, StoredBatch) and item.magic < _MAGIC_V2
+    finally:
+        file.close()

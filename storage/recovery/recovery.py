@@ -18,7 +18,7 @@ from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Disk, SyncFailed, read_file, replace_file, sync_file, write_all
 from odradek.storage.log.batches import scan
-from odradek.storage.log.end_checkpoint import EndCheckpoint
+from odradek.storage.log.durability import EndCheckpoint
 from odradek.storage.log.leader_epochs import LeaderEpochs
 from odradek.storage.log.log import READ_SOONER_BYTES, Log
 from odradek.storage.log.producer_state import EXPIRATION_MS, ProducerState, decode_snapshot

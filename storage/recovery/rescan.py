@@ -56,9 +56,14 @@ class DiskWhileHeld:
         self._disk = disk
         self._gate = gate
         self._is_held = is_held
-        # These operations take long, and do not change another topic at this path.
-        self.sync_directory = disk.sync_directory
-        self.sync_file_system = disk.sync_file_system
+
+    # These operations take long, and do not change another topic at this path.
+
+    def sync_directory(self, path: str) -> None:
+        self._disk.sync_directory(path)
+
+    def sync_file_system(self, path: str) -> None:
+        self._disk.sync_file_system(path)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._disk, name)

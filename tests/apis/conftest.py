@@ -14,7 +14,6 @@ from odradek.apis.api import RequestContext, Waiting
 from odradek.apis.leadership import Leadership
 from odradek.apis.node import ApiSettings, NodeParts
 from odradek.apis.table import Apis
-from odradek.apis.turn import FLUSHED, REPLICATED
 from odradek.apis.write_txn_markers import MarkerWriter
 from odradek.config.options import (
     BrokerLayers,
@@ -160,13 +159,13 @@ class FakeLoop:
         error = None
         try:
             partition.commit()
-            if any(until & FLUSHED for _, until in waiting):
+            if any(until.flushed for _, until in waiting):
                 self.flushes += 1
                 partition.flush()
         except KafkaError as refused:
             error = refused
         for done, until in waiting:
-            if error is None and until & REPLICATED:
+            if error is None and until.replicated:
                 partition.when_high_watermark(partition.log_end_offset, done)
             else:
                 done(error)
@@ -424,7 +423,7 @@ class Node:
 
     def set_configs(self, owner, configs):
         """Replaces the overrides of a topic, a broker, or (None) all brokers."""
-        assert self.machine.change_configs([ConfigChange(owner, lambda _: configs)]) == [None]
+        assert finish(self.machine.changing_configs([ConfigChange(owner, lambda _: configs)])) == [None]
 
     def start(self, request, version=None, *, client_id="tester", connection=None):
         """Gives a request to its handler, by way of its bytes; nothing is committed yet."""
@@ -477,7 +476,7 @@ class Node:
         """Appends batches of values to a partition, committed."""
         log = self.partition(name, index)
         for values in batches:
-            log.append(self.batch(*values), now_ms=self.loop.now_ms)
+            log.appends.append(self.batch(*values), now_ms=self.loop.now_ms)
         log.commit()
         return log
 

@@ -26,7 +26,9 @@ def store(tmp_path):
     store.open(NOW_MS)
     partition = store.create("t", 0, bytes(16), LogConfig())
     records = [(0, NOW_MS, b"key", b"value")]
-    partition.append(build_batch(records, producer_id=7, producer_epoch=1, base_sequence=0), now_ms=NOW_MS)
+    partition.appends.append(
+        build_batch(records, producer_id=7, producer_epoch=1, base_sequence=0), now_ms=NOW_MS
+    )
     partition.commit()
     yield store
     store.close(NOW_MS)

@@ -517,7 +517,7 @@ def test_a_follower_serves_what_is_committed_to_consumers_that_may_know_of_it(no
     topic = node.create("t")
     log = node.fill("t", [b"a"], [b"b"])
     log.set_replicated(True)
-    log.append(node.batch(b"c"), now_ms=node.loop.now_ms)
+    log.appends.append(node.batch(b"c"), now_ms=node.loop.now_ms)
     log.commit()
     followed = topic.partitions[0]._replace(leader=2, leader_epoch=4, replicas=(2, 1), isr=(2, 1))
     view = node.machine.view
@@ -602,7 +602,7 @@ def test_a_batch_that_is_cut_off_counts_for_the_minimum_up_to_version_2(node, ve
 def test_an_old_version_cannot_have_zstd(node):
     node.create("t")
     log = node.partition("t")
-    log.append(node.batch(b"a" * 100, compression=Compression.ZSTD), now_ms=node.loop.now_ms)
+    log.appends.append(node.batch(b"a" * 100, compression=Compression.ZSTD), now_ms=node.loop.now_ms)
     log.commit()
     answer = only(node.ask(fetch(("t", 0, 0)), 3))
     assert answer.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

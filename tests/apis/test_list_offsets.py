@@ -38,7 +38,7 @@ def timed(node):
     node.create("t")
     log = node.partition("t")
     for timestamp, values in ((1000, [b"a", b"b"]), (3000, [b"c"]), (2000, [b"d"])):
-        log.append(node.batch(*values, timestamp=timestamp), now_ms=node.loop.now_ms)
+        log.appends.append(node.batch(*values, timestamp=timestamp), now_ms=node.loop.now_ms)
     log.commit()
     return node
 
@@ -70,7 +70,7 @@ def test_the_special_timestamps(timed):
 def test_what_is_not_replicated_is_not_found(timed, isolation):
     log = timed.partition("t")
     log.set_replicated(True)
-    log.append(timed.batch(b"e", timestamp=9000), now_ms=timed.loop.now_ms)
+    log.appends.append(timed.batch(b"e", timestamp=9000), now_ms=timed.loop.now_ms)
     log.commit()
     assert found(timed, -1, isolation=isolation) == (4, -1, 0)
     assert found(timed, 2500, isolation=isolation) == (2, 3000, 0)
@@ -86,7 +86,7 @@ def test_what_is_not_replicated_is_not_found(timed, isolation):
 def test_a_follower_gets_the_end_of_the_log_itself(timed):
     log = timed.partition("t")
     log.set_replicated(True)
-    log.append(timed.batch(b"e"), now_ms=timed.loop.now_ms)
+    log.appends.append(timed.batch(b"e"), now_ms=timed.loop.now_ms)
     log.commit()
     assert found(timed, -1) == (4, -1, 0)
     assert found(timed, -1, replica_id=2) == (5, -1, 0)

@@ -23,7 +23,7 @@ def filled(node):
     node.create("t", 2)
     log = node.partition("t")
     for timestamp, values in ((1000, [b"a", b"b"]), (3000, [b"c"]), (2000, [b"d"])):
-        log.append(node.batch(*values, timestamp=timestamp), now_ms=node.loop.now_ms)
+        log.appends.append(node.batch(*values, timestamp=timestamp), now_ms=node.loop.now_ms)
     log.commit()
     return node
 

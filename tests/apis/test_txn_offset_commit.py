@@ -5,7 +5,7 @@ import pytest
 from odradek.apis.api import RequestContext
 from odradek.apis.txn_offset_commit import API, TxnOffsetCommit
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
-from odradek.coordinator.runtime import RETRY_LOAD_AFTER_SECONDS
+from odradek.coordinator.runtime import RELOAD_PAUSE_S
 from odradek.coordinator.transactions.queries import partitions_in
 from odradek.storage.log.partition import READ_COMMITTED
 from odradek.wire.codec import decode_message, encode_message
@@ -410,7 +410,7 @@ def test_a_log_that_fails_is_told_and_forgotten_by_the_group(commits):
     commits.node.group_logs[commits.index].failure = failure
     assert commits.commit(5, ("t", 0, 5)) == [("t", 0, ErrorCode.NOT_COORDINATOR)]
     commits.node.group_logs[commits.index].failure = None
-    commits.node.loop.advance(1000 * RETRY_LOAD_AFTER_SECONDS)
+    commits.node.loop.advance(1000 * RELOAD_PAUSE_S)
     assert commits.fetch() == [NOTHING, NOTHING]
 
 

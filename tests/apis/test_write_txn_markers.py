@@ -59,7 +59,7 @@ def begin(node, producer_id, *values, topic="t", index=0, epoch=0):
         transactional=True,
     )
     verified = Verified(log.begin_verification(producer_id, epoch, 0, version=0), 0)
-    log.append(batch, now_ms=node.loop.now_ms, transactions=verified)
+    log.appends.append(batch, now_ms=node.loop.now_ms, transactions=verified)
     log.commit()
     return log
 

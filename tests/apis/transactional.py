@@ -16,12 +16,12 @@ def write(node, producer_id, *values, topic="t", index=0, epoch=0, sequence=0, t
         base_sequence=sequence,
         transactional=True,
     )
-    log.append(batch, now_ms=node.loop.now_ms, transactions=verified)
+    log.appends.append(batch, now_ms=node.loop.now_ms, transactions=verified)
     log.commit()
 
 
 def end(node, producer_id, *, commit, topic="t", index=0, epoch=0):
     """Ends the producer's transaction in a partition."""
     log = node.partition(topic, index)
-    log.append_marker(EndMarker(producer_id, epoch, 0, commit, 0), now_ms=node.loop.now_ms)
+    log.appends.append_marker(EndMarker(producer_id, epoch, 0, commit, 0), now_ms=node.loop.now_ms)
     log.commit()

@@ -94,7 +94,7 @@ def set_configs(machine, *owners_and_configs, **options) -> list[str]:
     changes = [
         ConfigChange(owner, lambda _, configs=configs: configs) for owner, configs in owners_and_configs
     ]
-    refusals = machine.change_configs(changes, **options)
+    refusals = finish(machine.changing_configs(changes, **options))
     return ["NONE" if refusal is None else refusal.code.name for refusal in refusals]
 
 
@@ -286,7 +286,7 @@ def test_replicas_are_spread_and_never_doubled():
 def test_overrides_are_what_a_change_makes_of_them(machine, store):
     create(machine, "t", configs={"a": "1", "b": "2"})
     change = ConfigChange("t", lambda configs: {**configs, "b": configs["b"] + "3"})
-    assert machine.change_configs([change, change]) == [None, None]
+    assert finish(machine.changing_configs([change, change])) == [None, None]
     assert machine.view.topic("t").configs == {"a": "1", "b": "233"}
     assert set_configs(machine, ("t", {"c": "4"})) == ["NONE"]
     assert machine.view.topic("t").configs == {"c": "4"} == machine_over(store).view.topic("t").configs
@@ -312,7 +312,7 @@ def test_a_change_may_refuse_by_itself(machine):
     def refuse(configs):
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
 
-    (refusal,) = machine.change_configs([ConfigChange("none", refuse)])
+    (refusal,) = finish(machine.changing_configs([ConfigChange("none", refuse)]))
     assert refusal.code is ErrorCode.POLICY_VIOLATION
 
 
@@ -430,7 +430,7 @@ def test_a_change_of_features_that_fails_changes_no_setting(machine, store):
 
 
 def refusal_of(machine, owner, after, *names):
-    (refusal,) = machine.change_configs([ConfigChange(owner, lambda _: after, names=names)])
+    (refusal,) = finish(machine.changing_configs([ConfigChange(owner, lambda _: after, names=names)]))
     return None if refusal is None else (refusal.code.name, refusal.message)
 
 

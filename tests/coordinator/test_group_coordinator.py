@@ -21,7 +21,7 @@ from odradek.coordinator.groups.record_codec import (
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.coordinator.runtime import (
     RECORDS_PER_TURN,
-    RETRY_LOAD_AFTER_SECONDS,
+    RELOAD_PAUSE_S,
     RunningPartition,
     TimerHeap,
     coordinator_error,
@@ -490,11 +490,11 @@ def test_a_machine_whose_first_append_fails_is_not_loaded_for_ever_and_heals_whe
     log.records = [(encode_offset_key("g", topic, 0), value, 0) for topic in ("t", "gone")]
     node.coordinator.view_changed(view_with_offsets_topic([1], topics=("t",)))
     node.clock.run(60_000)
-    assert log.loads == 1 + 60_000 / (1000 * RETRY_LOAD_AFTER_SECONDS)
+    assert log.loads == 1 + 60_000 / (1000 * RELOAD_PAUSE_S)
     assert code_of_fetch(node.fetch()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     log.has_room = True
-    node.clock.run(round(1000 * RETRY_LOAD_AFTER_SECONDS))
+    node.clock.run(round(1000 * RELOAD_PAUSE_S))
     assert offset_of(node.fetch()) == 7
     assert offset_of(node.ask(requests.fetch("g", [("gone", 0)]))) == -1
     assert log.records[-1][:2] == (encode_offset_key("g", "gone", 0), None)

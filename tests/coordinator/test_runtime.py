@@ -17,7 +17,7 @@ from odradek.coordinator.effects import (
 )
 from odradek.coordinator.runtime import (
     LONGEST_CACHED_KEY,
-    RETRY_LOAD_AFTER_SECONDS,
+    RELOAD_PAUSE_S,
     Runtime,
     _remembered_partition_for,
 )
@@ -27,7 +27,7 @@ from tests.coordinator.fakes import FakeClock, FakeLog, view_of
 
 TOPIC = "__obedient"
 COMMIT = EndMarker(9, 2, 5, True)
-PAUSE_MS = round(RETRY_LOAD_AFTER_SECONDS * 1000)
+PAUSE_MS = round(RELOAD_PAUSE_S * 1000)
 PATIENCE_MS = 5_000
 
 

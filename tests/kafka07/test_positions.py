@@ -80,7 +80,7 @@ class History:
             self.now_ms += 1
             offset = self.log.log.next_offset
             if chance.random() < 0.1:
-                self.log.append_marker(
+                self.log.appends.append_marker(
                     EndMarker(producer_id=7, producer_epoch=0, commit=True, coordinator_epoch=0),
                     now_ms=self.now_ms,
                 )
@@ -96,7 +96,7 @@ class History:
                     ],
                     compression=chance.choice([0, 0, 1, 3]),
                 )
-                self.log.append(batch, now_ms=self.now_ms)
+                self.log.appends.append(batch, now_ms=self.now_ms)
                 self.values |= {offset + n: value or b"" for n, value in enumerate(values)}
             self.log.commit()
 
@@ -235,7 +235,7 @@ def new_log(config=SMALL):
 
 def append(log, *values):
     for value in values:
-        log.append(build_batch([Record(0, NOW_MS, b"k", value)]), now_ms=NOW_MS)
+        log.appends.append(build_batch([Record(0, NOW_MS, b"k", value)]), now_ms=NOW_MS)
     log.commit()
 
 

@@ -25,7 +25,9 @@ def fill(store, topic="orders", partitions=2, count=5):
     for index in range(partitions):
         partition = store.create(topic, index, TOPIC_ID, LogConfig())
         for number in range(count):
-            partition.append(build_batch([Record(0, NOW_MS + number, b"k", b"v" * 30)]), now_ms=NOW_MS)
+            partition.appends.append(
+                build_batch([Record(0, NOW_MS + number, b"k", b"v" * 30)]), now_ms=NOW_MS
+            )
             partition.commit()
 
 

@@ -54,7 +54,7 @@ def make_kafka(tmp_path):
                 batch = build_batch(
                     [Record(0, timestamp, key, value)], producer_id=3, producer_epoch=0, base_sequence=n
                 )
-                partition.append(batch, now_ms=NOW_MS)
+                partition.appends.append(batch, now_ms=NOW_MS)
                 partition.commit()
     store.close(NOW_MS)
     claim_directories([str(directory)], node_id=1)

@@ -114,7 +114,7 @@ def in_segments(data, **configs):
     config = LogConfig(segment_bytes=250, index_interval_bytes=0)
     partition = store.create("orders", 0, TOPIC_ID, config)
     for number in range(10):
-        partition.append(build_batch([Record(0, NOW_MS + number, b"k", b"v" * 30)]), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, NOW_MS + number, b"k", b"v" * 30)]), now_ms=NOW_MS)
         partition.commit()
     bases = [segment.base_offset for segment in partition.log.segments]
     store.close(NOW_MS)
@@ -182,7 +182,7 @@ def test_after_a_repair_a_start_cuts_nothing_more(tmp_path):
     partition = store.create("orders", 0, TOPIC_ID, LogConfig(segment_bytes=250))
     for number in range(9):
         producer = {"producer_id": 5, "producer_epoch": 0, "base_sequence": number}
-        partition.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)], **producer), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)], **producer), now_ms=NOW_MS)
         partition.commit()
     bases = [segment.base_offset for segment in partition.log.segments]
     assert len(bases) > 3
@@ -246,7 +246,7 @@ def test_a_checkpoint_that_is_damaged_or_says_too_much_is_found_and_written_anew
     assert told(data) == []
 
 
-@pytest.mark.parametrize("name", ["head-checkpoint", "log-end-checkpoint"])
+@pytest.mark.parametrize("name", ["scan-checkpoint", "end-checkpoint"])
 def test_a_damaged_checkpoint_of_ours_is_found_and_removed(data, name):
     path = data / name
     path.write_text("0\n1\norders 0 0 9\n")
@@ -559,7 +559,7 @@ def test_metadata_of_which_nothing_is_left_are_as_good_as_gone(data):
     [
         *(f"orders-0/{FIRST}{kind}" for kind in (".log", ".index", ".timeindex")),
         *("orders-0/partition.metadata", "orders-0/leader-epoch-checkpoint"),
-        *("recovery-point-offset-checkpoint", "log-end-checkpoint", "meta.properties"),
+        *("recovery-point-offset-checkpoint", "end-checkpoint", "meta.properties"),
     ],
 )
 def test_a_directory_where_a_file_should_be_is_told_with_its_path_and_the_rest_is_checked(data, name, repair):
@@ -691,7 +691,7 @@ def crashed(tmp_path):
     journal.prepare()
     size_bytes = partition.size_bytes
     for _ in range(3):
-        partition.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)]), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)]), now_ms=NOW_MS)
     partition.commit()
     block = journal.begin([partition])
     block.write()
@@ -706,10 +706,10 @@ def crashed(tmp_path):
 def test_what_waits_in_the_flush_journal_is_noted_and_put_back_by_a_repair(crashed):
     data, waiting_bytes = crashed
     assert told(data)[-1] == (
-        f"note group-log.*: {waiting_bytes} bytes of 1 partition wait in it for a replay (orders-0). "
+        f"note flush-journal.*: {waiting_bytes} bytes of 1 partition wait in it for a replay (orders-0). "
         "A start restores the missing bytes: start Odradek once before Kafka uses the directory."
     )
-    assert f"repair group-log.*: restored {waiting_bytes} bytes that were only in it." in told(
+    assert f"repair flush-journal.*: restored {waiting_bytes} bytes that were only in it." in told(
         data, repair=True
     )
     out = io.StringIO()

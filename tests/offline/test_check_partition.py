@@ -48,7 +48,7 @@ def disk() -> MemoryDisk:
     for number in range(BATCHES):
         sequence = PER_BATCH * number
         batch = a_batch(number, producer_id=7, producer_epoch=0, base_sequence=sequence)
-        partition.append(batch, now_ms=NOW_MS + 10 * number)
+        partition.appends.append(batch, now_ms=NOW_MS + 10 * number)
         partition.commit()
     store.close(NOW_MS)
     return disk

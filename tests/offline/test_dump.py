@@ -245,7 +245,7 @@ def test_checkpoints_are_shown_up_to_the_damage(tmp_path):
     short = write(tmp_path / "replication-offset-checkpoint", b"0\n2\norders 0 5\n")
     assert [fact["what"] for fact in shown(short, status=1)] == ["replication-offset-checkpoint", "damage"]
     assert shown(write(tmp_path / "leader-epoch-checkpoint", b"x"), status=1)[0]["what"] == "damage"
-    heads = write(tmp_path / "head-checkpoint", b"0\n1\norders 0 10 25 900 2 1 0 50 170 24\n")
+    heads = write(tmp_path / "scan-checkpoint", b"0\n1\norders 0 10 25 900 2 1 0 50 170 24\n")
     (head,) = shown(heads)
     assert (head["topic"], head["base_offset"], head["offset"], head["position"]) == (
         "orders",
@@ -253,7 +253,7 @@ def test_checkpoints_are_shown_up_to_the_damage(tmp_path):
         "25",
         "900",
     )
-    (end,) = shown(write(tmp_path / "log-end-checkpoint", b"0\n1\norders 0 10 900 25 1\n"))
+    (end,) = shown(write(tmp_path / "end-checkpoint", b"0\n1\norders 0 10 900 25 1\n"))
     assert (end["base_offset"], end["size_bytes"], end["offset"], end["was_closed"]) == (
         "10",
         "900",
@@ -327,19 +327,19 @@ def test_what_waits_in_a_flush_journal_is_shown(tmp_path):
     store = LogStore(OsDisk(), [str(tmp_path)])
     store.open(1000)
     partition = store.create("orders", 0, TOPIC_ID, LogConfig())
-    partition.append(build_batch([Record(0, 1000, b"k", b"v")]), now_ms=1000)
+    partition.appends.append(build_batch([Record(0, 1000, b"k", b"v")]), now_ms=1000)
     partition.commit()
     partition.flush()
     position = partition.size_bytes
     journal = store.flush_journals[0]
     journal.prepare()
-    partition.append(build_batch([Record(0, 1001, b"k", b"v")]), now_ms=1001)
+    partition.appends.append(build_batch([Record(0, 1001, b"k", b"v")]), now_ms=1001)
     partition.commit()
     block = journal.begin([partition])
     block.write()
     journal.finish(block, None)
     entry = {
-        "what": "group-log-entry",
+        "what": "flush-journal-entry",
         "partition": "orders-0",
         "topic_id": "AAECAwQFBgcICQoLDA0ODw",
         "segment": 0,
@@ -347,11 +347,11 @@ def test_what_waits_in_a_flush_journal_is_shown(tmp_path):
         "size_bytes": partition.size_bytes - position,
         "end_offset": 2,
     }
-    assert of(shown(tmp_path), "group-log-entry") == [entry]
-    found = [of(shown(tmp_path / f"group-log.{number}"), "group-log-entry") for number in (0, 1)]
+    assert of(shown(tmp_path), "flush-journal-entry") == [entry]
+    found = [of(shown(tmp_path / f"flush-journal.{number}"), "flush-journal-entry") for number in (0, 1)]
     assert sorted(found, key=len) == [[], [entry]]
     store.close(1001)
-    assert not of(shown(tmp_path), "group-log")
+    assert not of(shown(tmp_path), "flush-journal")
 
 
 def test_the_metadata_store_is_shown_row_by_row(tmp_path):

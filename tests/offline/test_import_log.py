@@ -454,9 +454,9 @@ def test_transactions_that_nobody_will_end_are_told(kafka, tmp_path):
             transactional=True,
         )
         verified = Verified(partition.begin_verification(producer_id, 0, 0, version=2), 2)
-        partition.append(batch, now_ms=NOW_MS, transactions=verified)
+        partition.appends.append(batch, now_ms=NOW_MS, transactions=verified)
         partition.commit()
-    partition.append_marker(EndMarker(8, 0, 1, commit=False), now_ms=NOW_MS)
+    partition.appends.append_marker(EndMarker(8, 0, 1, commit=False), now_ms=NOW_MS)
     partition.commit()
     store.close(NOW_MS)
     lines = take_in(kafka, data=tmp_path / "data", topic="trades")
@@ -538,7 +538,9 @@ def test_an_old_log_is_compacted_like_any_other_once_it_is_taken_in(tmp_path):
     store.open(NOW_MS)
     partition = store.get("old", 0)
     for later_ms in (1000, 2000):
-        partition.append(build_batch([Record(0, NOW_MS + 1000, b"last", b"%d" % later_ms)]), now_ms=NOW_MS)
+        partition.appends.append(
+            build_batch([Record(0, NOW_MS + 1000, b"last", b"%d" % later_ms)]), now_ms=NOW_MS
+        )
         partition.commit()
         partition.log.roll(NOW_MS)
         partition.flush()

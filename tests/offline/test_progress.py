@@ -94,7 +94,9 @@ def data(tmp_path):
     for index in range(2):
         partition = store.create("orders", index, TOPIC_ID, LogConfig(segment_bytes=2 * BATCH_BYTES))
         for _ in range(BATCHES):
-            partition.append(build_batch([Record(0, NOW_MS, None, bytes(BATCH_BYTES))]), now_ms=NOW_MS)
+            partition.appends.append(
+                build_batch([Record(0, NOW_MS, None, bytes(BATCH_BYTES))]), now_ms=NOW_MS
+            )
             partition.commit()
     store.close(NOW_MS)
     return directory

@@ -23,7 +23,6 @@ from odradek.coordinator.replication.transitions import (
     Follow,
     Lead,
     Stop,
-    first_high_watermark,
     transition,
 )
 from odradek.coordinator.replication.values import NO_LEADER
@@ -59,6 +58,13 @@ def topic_id_of(topic: str) -> bytes:
 
 
 TOPIC_NAMES = {topic_id_of(topic): topic for topic in ("a", "b")}
+
+
+def first_high_watermark(checkpoint: int, log_start_offset: int, log_end_offset: int) -> int:
+    """Where a replica begins: at its checkpoint (0 without one), never at the end of its log, which may hold
+    records that no other replica has.
+    """
+    return min(max(checkpoint, log_start_offset), log_end_offset)
 
 
 class LeaderSettings:

@@ -19,7 +19,6 @@ from odradek.coordinator.replication.transitions import (
     Known,
     Lead,
     Stop,
-    first_high_watermark,
     transition,
 )
 from odradek.coordinator.replication.values import BrokerState
@@ -123,12 +122,6 @@ def test_in_a_controlled_shutdown_only_what_is_in_sync_is_fetched():
     shut = {"is_in_shutdown": True}
     assert transition(1, Known(), View(leader=2, isr=(2, 3)), **shut) == Stop(is_new_epoch=True)
     assert transition(1, Known(), View(leader=2), **shut) == Follow(2, restarts=True)
-
-
-def test_a_replica_begins_at_its_checkpoint_never_at_its_end():
-    assert first_high_watermark(3, 0, 10) == 3
-    assert first_high_watermark(30, 0, 10) == 10
-    assert first_high_watermark(0, 7, 10) == 7
 
 
 def test_a_new_epoch_is_noted_where_it_begins_even_without_a_record():

@@ -36,6 +36,7 @@ from odradek.wire.messages import (
     produce,
 )
 from odradek.wire.records import Record, build_batch, records_section
+from odradek.wire.work import finish
 from tests.raw_client import AsyncRawClient
 
 TOPIC = 2
@@ -478,7 +479,7 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start(tmp_path,
         assert out_of_sight.endswith("-delete")
         assert other == "other-0"
         async with running(tmp_path) as server:
-            server.store.maintain(wall_clock_ms())
+            finish(server.store.maintaining(wall_clock_ms()))
             assert directories(tmp_path) == ["other-0"]
         out = io.StringIO()
         dump([str(tmp_path / "odradek-metadata.db")], records=False, as_json=False, out=out)
@@ -558,7 +559,7 @@ def test_a_large_batch_is_searched_for_a_time_while_others_are_served(tmp_path, 
         async with running(tmp_path) as server:
             client, other = await Client.connect(server.port), await Client.connect(server.port)
             await client.create("t")
-            server.store.get("t", 0).append(batch, now_ms=1_700_000_000_000)
+            server.store.get("t", 0).appends.append(batch, now_ms=1_700_000_000_000)
             server.store.get("t", 0).commit()
             asked = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=1_700_000_000_400)
             request = list_offsets.ListOffsetsRequest(

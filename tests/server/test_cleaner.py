@@ -63,7 +63,7 @@ class Running:
                 Record(number - first, wall_clock_ms(), key_of(number), b"%d" % number + b"." * 100)
                 for number in range(first, first + 20)
             ]
-            partition.append(build_batch(records), now_ms=wall_clock_ms())
+            partition.appends.append(build_batch(records), now_ms=wall_clock_ms())
             partition.commit()
         partition.log.roll(wall_clock_ms())
         partition.flush()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from odradek.apis.api import LatePart, Waiting
+from odradek.apis.turn import COMMITTED
 from odradek.server.background.work import WorkQueue
 from odradek.server.network import _pipeline, paced_writing
 from odradek.server.network._pipeline import BUFFER_BYTES, Turn
@@ -108,7 +109,9 @@ class TinyBroker:
         position = len(self.partition.staged) + len(self.partition.log)
         self.partition.staged.append(request.records)
         waiting = Waiting()
-        self.turn.add(self.partition, lambda error: waiting.complete(StageResponse(position=position)), False)
+        self.turn.add(
+            self.partition, lambda error: waiting.complete(StageResponse(position=position)), COMMITTED
+        )
         return waiting
 
     def echo(self, request, context):
@@ -511,7 +514,7 @@ def test_bytes_that_arrive_before_the_commit_do_not_overwrite_what_is_staged(pla
         client.send(echo(1, "x"))
         await client.answer()
         connection = stage_.broker.contexts[0].connection
-        stage_.turn.add(FakePartition(), lambda error: None, False)  # it shares the turn
+        stage_.turn.add(FakePartition(), lambda error: None, COMMITTED)  # it shares the turn
         for records in (b"a" * 1000, b"b" * 3000, b"c" * 60_000, b"d" * 60_000, b"e" * 100):
             unsent = memoryview(stage(1, records))
             while unsent:
@@ -928,7 +931,7 @@ def test_pieces_of_a_long_answer_are_small_while_others_are_served(play, times, 
         def stage_something():
             if left[0]:
                 left[0] -= 1
-                stage_.turn.add(FakePartition(), lambda error: None, False)
+                stage_.turn.add(FakePartition(), lambda error: None, COMMITTED)
 
         (sizes,) = await pieces_of_answers(stage_, times, [1], stage_something)
         assert sizes[: len(expected)] == expected
@@ -948,7 +951,7 @@ def test_pieces_of_a_long_answer_are_smaller_where_copying_is_slow(play, times):
             times.copied_bytes_per_s = {1: 500_000_000, 12: 100_000_000, 24: 9_000_000_000}.get(
                 len(copied), times.copied_bytes_per_s
             )
-            stage_.turn.add(FakePartition(), lambda error: None, False)
+            stage_.turn.add(FakePartition(), lambda error: None, COMMITTED)
 
         (sizes,) = await pieces_of_answers(stage_, times, [1], stage_something)
         assert sizes[:4] == [10_000, 10_000, 7_500, 6_250]

@@ -79,7 +79,7 @@ class Node:
         """What the leader before has written."""
         record = encode_key(transactional_id), encode_value(transaction, 2), NOW_MS
         partition = self.store.get(TRANSACTIONS_TOPIC, 0)
-        partition.append(build_keyed_batch([record]), now_ms=NOW_MS, origin=Origin.COORDINATOR)
+        partition.appends.append(build_keyed_batch([record]), now_ms=NOW_MS, origin=Origin.COORDINATOR)
         partition.commit()
 
     def see(self, topic, leader):

@@ -18,7 +18,7 @@ from odradek.apis.declaration import Api
 from odradek.config.option import CLUSTER_WIDE, HONOURED, INT, Option
 from odradek.coordinator.asked import Ticket
 from odradek.coordinator.effects import Effect, Reply, SetTimer
-from odradek.coordinator.groups.group_type import GroupType, MachineParts, Protocol
+from odradek.coordinator.groups.group_type import GroupHandlers, GroupType, MachineParts
 from odradek.server.extensions import Extensions
 from odradek.wire.codec import decoder
 from odradek.wire.errors import ErrorCode
@@ -176,9 +176,9 @@ def check_name(command: Count, settings: Any) -> CountResponse | None:
     return None if command.group_id else command.refused(ErrorCode.INVALID_GROUP_ID)
 
 
-def start(parts: MachineParts) -> Protocol:
+def start(parts: MachineParts) -> GroupHandlers:
     counters = Counters(parts)
-    return Protocol(membership=counters, new_group=CounterGroup, commands={Count: counters.count})
+    return GroupHandlers(membership=counters, new_group=CounterGroup, commands={Count: counters.count})
 
 
 COUNTER_GROUPS = GroupType(

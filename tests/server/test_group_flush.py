@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from odradek.apis.turn import COMMITTED, FLUSHED
 from odradek.server.network import group_flush
 from odradek.server.network._pipeline import Turn
 from odradek.storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
@@ -52,7 +53,7 @@ class GatedDisk(OsDisk):
 
     def open(self, path, *, create=False):
         file = super().open(path, create=create)
-        return GatedFile(file, self, "group-log" in path)
+        return GatedFile(file, self, "flush-journal" in path)
 
 
 class GatedFile:
@@ -97,11 +98,11 @@ class Bench:
 
     def stage(self, partition, size_bytes=10):
         batch = build_batch([Record(0, NOW_MS, b"k", bytes(size_bytes))])
-        return partition.append(bytes(batch), now_ms=NOW_MS).must_flush
+        return partition.appends.append(bytes(batch), now_ms=NOW_MS).must_flush
 
     def produce(self, turn, partition, label, size_bytes=10):
-        must_flush = self.stage(partition, size_bytes)
-        turn.add(partition, lambda error: self.told.append((label, partition.index, error)), must_flush)
+        until = FLUSHED if self.stage(partition, size_bytes) else COMMITTED
+        turn.add(partition, lambda error: self.told.append((label, partition.index, error)), until)
 
     def run(self, story):
         async def whole():
@@ -423,7 +424,7 @@ def test_without_it_many_partitions_are_flushed_by_few_workers_and_told_of_their
         turn = Turn(asyncio.get_running_loop())
         try:
             for partition in partitions:
-                turn.add(partition, lambda error, p=partition: told.update({p.directory: error}), True)
+                turn.add(partition, lambda error, p=partition: told.update({p.directory: error}), FLUSHED)
             async with asyncio.timeout(10):
                 while len(told) < 30:
                     await asyncio.sleep(0.001)
@@ -454,7 +455,7 @@ def test_a_clean_stop_leaves_no_flush_journal_and_a_killed_broker_needs_it(tmp_p
     assert again.opening.restored_bytes
     assert [again.get("t", index).log_end_offset for index in range(6)] == [2] * 6
     again.close(NOW_MS)
-    assert not list((tmp_path / "data").glob("group-log*"))
+    assert not list((tmp_path / "data").glob("flush-journal*"))
 
 
 def test_leader_epochs_of_many_partitions_are_written_in_workers_each_not_beside_its_own_flush(tmp_path):

@@ -14,6 +14,7 @@ from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
 from odradek.wire.records import Record, build_batch, iter_batches
+from odradek.wire.work import finish
 from tests.kit.kafka_directories import (
     COUNT,
     FIRST,
@@ -81,11 +82,11 @@ def test_no_producer_is_given_an_id_that_an_adopted_stray_knows(kafka, tmp_path,
             producer_epoch=sequence,
             base_sequence=sequence,
         )
-        partition.append(batch, now_ms=NOW_MS)
+        partition.appends.append(batch, now_ms=NOW_MS)
         partition.commit()
     if where == "snapshot":
         partition.retention.delete_records(2)
-        store.maintain(NOW_MS)
+        finish(store.maintaining(NOW_MS))
         assert partition.log.segments[0].base_offset > 0
     store.close(NOW_MS)
     shutil.copytree(tmp_path / "other" / "late-0", stray)
@@ -124,7 +125,7 @@ def test_a_directory_that_no_topic_has_is_not_touched_by_a_broker(kafka, tmp_pat
     )
     store.open(NOW_MS)
     for _ in range(5):
-        store.maintain(NOW_MS + 10**12)
+        finish(store.maintaining(NOW_MS + 10**12))
     store.close(NOW_MS)
     assert content_of(stray) == before
 

@@ -21,7 +21,7 @@ from odradek.server.network.timers import Timers
 from odradek.storage.checkpoints import LOG_STARTS, RECOVERY_POINTS
 from odradek.storage.directories.checkpointing import Checkpointing
 from odradek.storage.directories.store import LogStore
-from odradek.storage.log.partition_retention import Retention
+from odradek.storage.log.retention import Retention
 from odradek.wire.work import finish
 
 START_MS = 1_700_000_000_000

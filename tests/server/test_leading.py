@@ -8,7 +8,7 @@ from odradek.apis.replicas import EpochNotSaved, FetchingReplica
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.replication.in_sync import AlterIsr
 from odradek.coordinator.replication.replication_quota import ReplicationQuota
-from odradek.server.cluster.leading import EPOCHS_AGAIN_MS, Leading
+from odradek.server.cluster.leading import LEADER_EPOCH_RETRY_MS, Leading
 from odradek.server.cluster.replica_log import ReplicationSettings
 from odradek.storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
 from odradek.storage.config import LogConfig
@@ -119,7 +119,7 @@ def test_an_epoch_that_the_disk_does_not_take_is_written_again_after_a_while():
     node = Node()
     node.lead()
     node.save(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"))
-    assert node.timers.run() == EPOCHS_AGAIN_MS
+    assert node.timers.run() == LEADER_EPOCH_RETRY_MS
     with pytest.raises(EpochNotSaved):
         node.read()
     node.save()

@@ -351,7 +351,7 @@ BEGINNINGS = {
 }
 KEYS = range(-1, 93)
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
-WITHOUT_PLACE_FOR_CODE = {2, 9, 10, 21, 23, 32, 61, 65, 75, 77, 90}
+WITHOUT_PLACE_FOR_CODE = {2, 9, 10, 21, 23, 32, 61, 65, 75}
 """The last versions of these have no error for the whole request."""
 ILLEGAL_STATE, FAILED = ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTICATION_FAILED
 

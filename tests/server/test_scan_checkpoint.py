@@ -49,7 +49,7 @@ def test_a_broker_that_was_killed_reads_what_came_since_its_last_checkpoint():
     with odradek.Broker(process=True, options=options) as broker:
         send(broker, 0, COUNT)
         log_bytes = (broker.data_dir / "t-0" / f"{0:020d}.log").stat().st_size
-        checkpoint = broker.data_dir / "head-checkpoint"
+        checkpoint = broker.data_dir / "scan-checkpoint"
 
         def bytes_behind() -> int:
             line = next((line for line in checkpoint.read_text().splitlines() if line.startswith("t 0 ")), "")

@@ -19,6 +19,7 @@ from odradek.server.coordination.coordinator_log import PartitionLog
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.wire.errors import ErrorCode
+from odradek.wire.work import finish
 from tests.coordinator.fakes import FakeClock
 from tests.coordinator.shares.share_state_requests import asked, initialize, result_of, summarize, write
 from tests.coordinator.shares.test_share_state_coordinator import NODE, TOPIC_ID, view
@@ -115,7 +116,7 @@ class History:
     def maintain(self):
         """Checkpoints and retention, as the broker has them now and then."""
         self.clock.run(CHECKPOINT_INTERVAL_MS)
-        self.store.maintain(self.clock.now_ms)
+        finish(self.store.maintaining(self.clock.now_ms))
 
     def check(self, disk):
         self.disk = disk

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from odradek.apis.turn import COMMITTED, FLUSHED, REPLICATED, replicated_within
+from odradek.apis.turn import COMMITTED, FLUSHED, Until
 from odradek.server.network._pipeline import Turn
 from odradek.server.network.timers import Timer, Timers, steady_clock_ms
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -59,9 +59,9 @@ def told(events, name):
 def test_partitions_are_committed_once_a_turn_and_then_all_are_told():
     async def story(turn, events):
         first, second = Partition(events, "first"), Partition(events, "second")
-        turn.add(first, told(events, "a"), False)
-        turn.add(second, told(events, "b"), False)
-        turn.add(first, told(events, "c"), False)
+        turn.add(first, told(events, "a"), COMMITTED)
+        turn.add(second, told(events, "b"), COMMITTED)
+        turn.add(first, told(events, "c"), COMMITTED)
         assert events == []
         await asyncio.sleep(0)
         assert events == ["commit first", "a ok", "c ok", "commit second", "b ok"]
@@ -73,7 +73,7 @@ def test_partitions_are_committed_once_a_turn_and_then_all_are_told():
 def test_what_a_callback_stages_belongs_to_the_next_turn():
     async def story(turn, events):
         partition = Partition(events)
-        turn.add(partition, lambda error: turn.add(partition, told(events, "second"), False), False)
+        turn.add(partition, lambda error: turn.add(partition, told(events, "second"), COMMITTED), COMMITTED)
         await asyncio.sleep(0)
         assert events == ["commit p"]
         assert turn.staged
@@ -95,9 +95,9 @@ def test_a_failed_commit_is_told_to_all_of_its_partition_and_to_no_other(error, 
     async def story(turn, events):
         bad, good = Partition(events, "bad"), Partition(events, "good")
         bad.commit_error = error
-        turn.add(bad, told(events, "a"), False)
-        turn.add(bad, told(events, "b"), True)
-        turn.add(good, told(events, "c"), False)
+        turn.add(bad, told(events, "a"), COMMITTED)
+        turn.add(bad, told(events, "b"), FLUSHED)
+        turn.add(good, told(events, "c"), COMMITTED)
         await asyncio.sleep(0)
         assert events == ["commit bad", f"a {code}", f"b {code}", "commit good", "c ok"]
         assert not bad.flush_threads
@@ -108,8 +108,8 @@ def test_a_failed_commit_is_told_to_all_of_its_partition_and_to_no_other(error, 
 def test_a_callback_with_a_bug_does_not_keep_the_others_from_being_told():
     async def story(turn, events):
         partition = Partition(events)
-        turn.add(partition, lambda error: 1 / 0, False)
-        turn.add(partition, told(events, "b"), False)
+        turn.add(partition, lambda error: 1 / 0, COMMITTED)
+        turn.add(partition, told(events, "b"), COMMITTED)
         await asyncio.sleep(0)
         assert events == ["commit p", "b ok"]
 
@@ -123,7 +123,7 @@ def test_what_follows_comes_behind_the_turn_that_is_gathered_by_then():
         partition = Partition(events)
         for name in ("x", "y"):
             turn.follow(lambda name=name: events.append(f"follow {name} in {turn.number}"))
-        turn.add(partition, told(events, "a"), False)
+        turn.add(partition, told(events, "a"), COMMITTED)
         await asyncio.sleep(0)
         assert events == ["commit p", "a ok", "follow x in 1", "follow y in 1"]
         await asyncio.sleep(0)
@@ -145,7 +145,7 @@ def test_what_follows_from_what_follows_leaves_a_turn_to_others(caplog):
 
         turn.follow(lambda: follow(1))
         for name in ("a", "b", "c"):
-            asyncio.get_running_loop().call_soon(turn.add, partition, told(events, name), False)
+            asyncio.get_running_loop().call_soon(turn.add, partition, told(events, name), COMMITTED)
             await asyncio.sleep(0)
         await asyncio.sleep(0)
         ends = ["commit p", "a ok", "commit p", "b ok", "commit p", "c ok"]
@@ -161,14 +161,14 @@ def test_one_flush_serves_all_that_gathered_while_another_ran():
     async def story(turn, events):
         partition, other = Partition(events), Partition(events, "other")
         partition.flush_gate = threading.Event()
-        turn.add(partition, told(events, "a"), True)
+        turn.add(partition, told(events, "a"), FLUSHED)
         await until(lambda: len(partition.flush_threads) == 1)
         assert partition.flush_threads[0] is not threading.main_thread()
         for name in "bcd":
-            turn.add(partition, told(events, name), True)
+            turn.add(partition, told(events, name), FLUSHED)
             await asyncio.sleep(0)
-        turn.add(partition, told(events, "unflushed"), False)
-        turn.add(other, told(events, "other"), True)
+        turn.add(partition, told(events, "unflushed"), COMMITTED)
+        turn.add(other, told(events, "other"), FLUSHED)
         await until(lambda: "other ok" in events)
         assert turn.is_flushing
         assert [e for e in events if "ok" in e] == ["unflushed ok", "other ok"]
@@ -185,7 +185,7 @@ def test_a_failed_flush_is_told_and_a_background_flush_tells_nobody():
     async def story(turn, events):
         partition = Partition(events)
         partition.flush_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-        turn.add(partition, told(events, "a"), True)
+        turn.add(partition, told(events, "a"), FLUSHED)
         await until(lambda: "a KAFKA_STORAGE_ERROR" in events)
         turn.flush_in_background(partition)
         await until(lambda: len(partition.flush_threads) == 2 and not turn.is_flushing)
@@ -290,17 +290,17 @@ def test_a_sender_that_is_alone_has_turns_of_its_own_and_two_share_them():
         assert not turn.begin_alone(one)
         for number in range(3):
             assert turn.begin_alone(one)
-            turn.add(partition, told(events, f"a{number}"), False)
+            turn.add(partition, told(events, f"a{number}"), COMMITTED)
             assert events == []
             turn.end()
             assert events == ["commit p", f"a{number} ok"]
             events.clear()
         assert turn.number == 3
         assert not turn.begin_alone(other)
-        turn.add(partition, told(events, "b"), False)
+        turn.add(partition, told(events, "b"), COMMITTED)
         assert not turn.begin_alone(other)  # something waits for the end of the common turn
         assert not turn.begin_alone(one)
-        turn.add(partition, told(events, "c"), False)
+        turn.add(partition, told(events, "c"), COMMITTED)
         assert events == []
         await asyncio.sleep(0)
         assert events == ["commit p", "b ok", "c ok"]
@@ -320,7 +320,7 @@ def test_a_turn_is_idle_when_nothing_waits_for_its_end_or_for_the_disk():
         partition = Partition(events)
         assert turn.is_idle
         partition.flush_gate = threading.Event()
-        turn.add(partition, told(events, "a"), True)
+        turn.add(partition, told(events, "a"), FLUSHED)
         assert not turn.is_idle
         await asyncio.sleep(0)
         assert turn.is_flushing
@@ -330,6 +330,9 @@ def test_a_turn_is_idle_when_nothing_waits_for_its_end_or_for_the_disk():
         assert turn.is_idle
 
     play(story)
+
+
+REPLICATED, BOTH = Until(replicated=True), Until(flushed=True, replicated=True)
 
 
 class Followed(Partition):
@@ -350,8 +353,8 @@ class Followed(Partition):
 def test_replicas_that_are_too_slow_are_waited_for_no_longer_than_the_request_says():
     async def story(turn, events):
         partition = Followed(events)
-        turn.add(partition, told(events, "a"), replicated_within(1))
-        turn.add(partition, told(events, "b"), replicated_within(60_000))
+        turn.add(partition, told(events, "a"), Until(replicated=True, patience_ms=1))
+        turn.add(partition, told(events, "b"), Until(replicated=True, patience_ms=60_000))
         await until(lambda: "a REQUEST_TIMED_OUT" in events)
         ((_, done),) = partition.waiting
         done(None)
@@ -363,8 +366,8 @@ def test_replicas_that_are_too_slow_are_waited_for_no_longer_than_the_request_sa
 def test_an_answer_waits_for_the_commit_the_disk_and_all_replicas_as_it_wants():
     async def story(turn, events):
         partition = Followed(events)
-        for bits, name in ((COMMITTED, "a"), (FLUSHED, "b"), (REPLICATED, "c"), (FLUSHED | REPLICATED, "d")):
-            turn.add(partition, told(events, name), bits)
+        for what, name in ((COMMITTED, "a"), (FLUSHED, "b"), (REPLICATED, "c"), (BOTH, "d")):
+            turn.add(partition, told(events, name), what)
         await until(lambda: len(partition.waiting) == 2)
         assert [offset for offset, _ in partition.waiting] == [7, 7]
         assert events[:2] == ["commit p", "a ok"]
@@ -381,7 +384,7 @@ def test_a_commit_that_failed_waits_for_nothing_else():
     async def story(turn, events):
         partition = Followed(events)
         partition.commit_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-        turn.add(partition, told(events, "a"), FLUSHED | REPLICATED)
+        turn.add(partition, told(events, "a"), BOTH)
         await until(lambda: "a KAFKA_STORAGE_ERROR" in events)
         assert partition.waiting == []
 

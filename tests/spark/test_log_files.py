@@ -54,7 +54,7 @@ def logs(tmp_path):
 
 def append(partition, *values, timestamp=NOW_MS, **options):
     records = [(index, timestamp + index, b"k", value, ()) for index, value in enumerate(values)]
-    appended = partition.append(build_batch(records, **options), now_ms=NOW_MS)
+    appended = partition.appends.append(build_batch(records, **options), now_ms=NOW_MS)
     partition.commit()
     return appended.base_offset
 
@@ -70,7 +70,9 @@ def filled(logs, topic="t", partitions=1, batches=40):
                 (place, NOW_MS + 100 * number + 10 * place, None, v, ()) for place, v in enumerate(values)
             ]
             codec = list(Compression)[number % 5]
-            base = partition.append(build_batch(records, compression=codec), now_ms=NOW_MS).base_offset
+            base = partition.appends.append(
+                build_batch(records, compression=codec), now_ms=NOW_MS
+            ).base_offset
             partition.commit()
             expected += [(index, base + place, value) for place, value in enumerate(values)]
     logs.close()
@@ -181,7 +183,7 @@ def test_what_was_deleted_by_offset_is_not_shown(logs):
 def test_columns_are_those_of_the_kafka_source_and_of_the_batch(logs):
     partition = logs.partition()
     record = (0, NOW_MS, b"k", b"v", [("h", b"1")])
-    partition.append(build_batch([record], compression=Compression.LZ4), now_ms=NOW_MS)
+    partition.appends.append(build_batch([record], compression=Compression.LZ4), now_ms=NOW_MS)
     partition.commit()
     logs.close()
     options = read_log_options({"path": logs.path, "includeHeaders": "true"})

@@ -88,7 +88,7 @@ def write(path, steps, segment_bytes, interval_bytes):
                 [(place, NOW_MS + count, None, value, ()) for place, value in enumerate(values)],
                 compression=codec,
             )
-            partition.append(batch, now_ms=NOW_MS)
+            partition.appends.append(batch, now_ms=NOW_MS)
             partition.commit()
         elif step == "send":
             producers[what[0]].send(b"%d" % count + b"y" * what[1])

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from odradek.storage.log import index_files
+from odradek.storage.log import indexes
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _all_indexes_are_mapped():
-    usual, index_files.MAP_INDEXES_FROM_BYTES = index_files.MAP_INDEXES_FROM_BYTES, 1
+    usual, indexes.MAP_INDEXES_FROM_BYTES = indexes.MAP_INDEXES_FROM_BYTES, 1
     yield
-    index_files.MAP_INDEXES_FROM_BYTES = usual
+    indexes.MAP_INDEXES_FROM_BYTES = usual

@@ -203,7 +203,7 @@ class World:
                 producer_epoch=0 if producer_id >= 0 else -1,
                 base_sequence=book.sequences.get(producer_id, -1),
             )
-            appended = partition.append(batch, now_ms=self.now_ms)
+            appended = partition.appends.append(batch, now_ms=self.now_ms)
             for offset, record in enumerate(records, appended.base_offset):
                 book.sent.setdefault(offset, set()).add(record)
                 book.staged[offset] = record
@@ -234,7 +234,7 @@ class World:
             transactional=True,
         )
         verification = partition.begin_verification(producer_id, epoch, sequence, version=2)
-        appended = partition.append(batch, now_ms=self.now_ms, transactions=Verified(verification, 2))
+        appended = partition.appends.append(batch, now_ms=self.now_ms, transactions=Verified(verification, 2))
         for offset, record in enumerate(records, appended.base_offset):
             book.sent.setdefault(offset, set()).add(record)
             book.staged[offset] = record
@@ -254,7 +254,7 @@ class World:
         marker = EndMarker(producer_id, book.epochs[producer_id], 0, chance.random() < 0.5, version)
         (record,) = iter_records(marker_batch(marker, self.now_ms).content)
         begun = {one.producer_id: one.current_txn_start_offset for one in partition.producers()}
-        offset = partition.append_marker(marker, now_ms=self.now_ms).base_offset
+        offset = partition.appends.append_marker(marker, now_ms=self.now_ms).base_offset
         sent = book.staged[offset] = Sent(record.timestamp, record.key, record.value)
         book.sent.setdefault(offset, set()).add(sent)
         book.may_be_cleaned.add(offset)
@@ -361,13 +361,13 @@ class World:
 
     def maintain(self, chance: random.Random) -> None:
         """Retention, and removing the files of what was deleted."""
-        self.store.maintain(self.now_ms)
+        finish(self.store.maintaining(self.now_ms))
 
     def checkpoint(self, chance: random.Random) -> None:
         self.now_ms += CHECKPOINT_INTERVAL_MS
         starts = {book.topic: self._partition(book).log_start_offset for book in self._live_books()}
         failures = self.disk.failures
-        self.store.maintain(self.now_ms)
+        finish(self.store.maintaining(self.now_ms))
         if self.disk.failures == failures:
             for book in self._live_books():
                 book.safe_start = starts[book.topic]

@@ -31,7 +31,7 @@ def append(
     for _ in range(count):
         value = value_at(partition.log.next_offset).ljust(size_bytes)
         batch = build_batch([Record(0, timestamp, b"k", value)], **of_batch)
-        partition.append(batch, now_ms=timestamp)
+        partition.appends.append(batch, now_ms=timestamp)
     partition.commit()
 
 

@@ -7,7 +7,7 @@ from stores import NOW_MS, append, open_store
 from odradek.storage.checkpoints import write_partition_metadata
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import StoreListener
-from odradek.storage.recovery.legacy_segments import begins_with_messages
+from odradek.storage.recovery.log_walk import begins_with_messages
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import build_message
 from odradek.wire.records import Record, build_batch

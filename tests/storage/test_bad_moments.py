@@ -16,6 +16,7 @@ from odradek.storage.disk import OsDisk
 from odradek.storage.log.slices import Slice
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records
+from odradek.wire.work import finish
 from tests.tiers import NIGHTLY
 
 pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
@@ -24,7 +25,7 @@ TOPIC_ID = bytes(range(16))
 
 def append(partition, *values: bytes, timestamp: int = NOW_MS) -> None:
     for value in values:
-        partition.append(build_batch([Record(0, timestamp, None, value)]), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, timestamp, None, value)]), now_ms=NOW_MS)
     partition.commit()
 
 
@@ -70,7 +71,7 @@ def test_the_room_of_a_deleted_partition_is_given_back(tmp_path):
     append(partition, b"one")
     assert len(store.pool) == 1
     store.delete("events", 0)
-    store.maintain(NOW_MS + 1)
+    finish(store.maintaining(NOW_MS + 1))
     assert len(store.pool) == 0
     store.close(NOW_MS)
 
@@ -99,7 +100,7 @@ def test_a_flush_that_meets_the_retention_of_its_segments_is_no_failure():
     disk.fail = meanwhile
     worker.start()
     assert first_is_synced.wait(10)
-    store.maintain(NOW_MS)
+    finish(store.maintaining(NOW_MS))
     worker.join(10)
     disk.fail = lambda operation, path: None
     assert partition.log_start_offset > 1
@@ -203,7 +204,7 @@ def test_a_segment_that_a_failed_commit_takes_away_beside_a_flush_hides_nothing_
     append(partition, b"a", b"b")
     assert len(partition.log.segments) == 1
     partition.flush()
-    store.maintain(NOW_MS + CHECKPOINT_INTERVAL_MS)
+    finish(store.maintaining(NOW_MS + CHECKPOINT_INTERVAL_MS))
     for seed in range(20):
         again = open_store(disk.lose_power(seed)).get("events", 0)
         assert values_of(again) == [(0, b"first"), (1, b"a"), (2, b"b")]

@@ -47,7 +47,7 @@ def partition(store):
 
 def append(partition: Partition, *pairs: tuple[bytes, bytes | None], **kwargs) -> None:
     records = [Record(place, NOW_MS + place, key, value) for place, (key, value) in enumerate(pairs)]
-    partition.append(build_batch(records, **kwargs), now_ms=NOW_MS)
+    partition.appends.append(build_batch(records, **kwargs), now_ms=NOW_MS)
     partition.commit()
 
 
@@ -341,7 +341,7 @@ def test_a_round_comes_to_nothing_when_the_log_has_lost_a_segment_meanwhile(stor
     seal(partition)
     begun = next_round(store)
     partition.retention.delete_records(partition.log.segments[1].base_offset)
-    store.maintain(NOW_MS)
+    finish(store.maintaining(NOW_MS))
     assert not run(store, begun)
     assert not store.cleaner.judge(begun, "it was there")
     assert store.checkpointing.first_dirty_of(partition) == 0
@@ -385,7 +385,7 @@ def test_a_round_of_a_deleted_topic_touches_nothing_of_a_new_one_of_its_name(sto
     finish(store.cleaner.abandon(begun))
     after = {name: bytes(one.data) for name, one in store.disk.files.items() if name.startswith("data/t-0/")}
     assert after == before
-    store.maintain(NOW_MS + DAY_MS)
+    finish(store.maintaining(NOW_MS + DAY_MS))
     assert records_of(again) == [(0, b"new", b"1")]
 
 
@@ -461,11 +461,11 @@ def test_two_compactions_in_a_row_keep_what_readers_of_each_have(store, partitio
         # An answer under way of which nothing has been read; the pool has given the file up.
         partition.log.segments[0].file.close()
         clean(store, NOW_MS + number * 20_000)
-        store.maintain(NOW_MS + number * 20_000)
-    store.maintain(NOW_MS + 60_001)
+        finish(store.maintaining(NOW_MS + number * 20_000))
+    finish(store.maintaining(NOW_MS + 60_001))
     assert f"data/t-0/{0:020d}.log.deleted" not in store.disk.files
     assert len(readers[1].tobytes()) == 200
-    store.maintain(NOW_MS + 80_001)
+    finish(store.maintaining(NOW_MS + 80_001))
     assert not [name for name in store.disk.files if name.endswith(".deleted")]
 
 
@@ -530,7 +530,7 @@ def history(disk: MemoryDisk, sent: list[tuple[bytes, bytes | None]], flushed: l
             partition.flush()
             flushed[0] = partition.log_end_offset
             clean(store, NOW_MS)
-            store.maintain(NOW_MS + number * 60_000)
+            finish(store.maintaining(NOW_MS + number * 60_000))
     return store
 
 

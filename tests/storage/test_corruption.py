@@ -171,7 +171,7 @@ def go_on(store: LogStore, sent: dict[str, dict[int, Sent]]) -> None:
             del records[offset]
         for number in range(3):
             new = Sent(LATER_MS + number, b"new %d" % number, b"after")
-            appended = partition.append(build_batch([Record(0, *new)]), now_ms=LATER_MS)
+            appended = partition.appends.append(build_batch([Record(0, *new)]), now_ms=LATER_MS)
             records[appended.base_offset] = new
         partition.commit()
         assert records.keys() >= set(range(appended.base_offset - 2, appended.base_offset + 1))
@@ -228,7 +228,9 @@ def test_every_bit_that_a_batchs_checksum_leaves_out_is_watched(is_clean):
     for number in range(30):
         record = Sent(START_MS + number, b"k", b"%d" % number * 10)
         positions.append(partition.log.active.size_bytes)
-        sent[partition.append(build_batch([Record(0, *record)]), now_ms=START_MS).base_offset] = record
+        sent[partition.appends.append(build_batch([Record(0, *record)]), now_ms=START_MS).base_offset] = (
+            record
+        )
         partition.commit()
     partition.flush()
     if is_clean:
@@ -272,7 +274,7 @@ def damaged_in_its_records() -> tuple[MemoryDisk, LogConfig]:
     partition = store.create("t", 0, bytes(range(16)), config)
     for number in range(4):
         batch = build_batch([Record(0, START_MS, b"key %d" % (number % 3), b"value")])
-        partition.append(batch, now_ms=START_MS)
+        partition.appends.append(batch, now_ms=START_MS)
         partition.commit()
     partition.log.roll(START_MS)
     store.close(START_MS)

@@ -67,7 +67,7 @@ def test_the_active_segment_stays_though_the_log_starts_behind_it():
     append(partition, 9)
     bases = list(partition.log.bases)
     partition.retention.delete_records(-1)
-    store.maintain(NOW_MS)
+    finish(store.maintaining(NOW_MS))
     assert partition.log.bases == bases[-1:]
     assert (partition.log_start_offset, partition.log_end_offset) == (9, 9)
 
@@ -142,11 +142,11 @@ def test_a_read_in_flight_ends_on_the_data_that_it_began_with(tmp_path, what, si
         partition.retention.delete_records(-1)
     else:
         store.delete("t", 0)
-    store.maintain(NOW_MS + 500)
+    finish(store.maintaining(NOW_MS + 500))
     for offset, records in enumerate(before):
         (record,) = iter_records(records.tobytes())
         assert (record.offset, record.value.rstrip()) == (offset, value_at(offset))
-    store.maintain(NOW_MS + 5000)
+    finish(store.maintaining(NOW_MS + 5000))
     for offset, (view,) in zip(range(0, 9, 2), in_hand, strict=True):
         (record,) = iter_records(view)
         assert record.offset == offset
@@ -177,9 +177,9 @@ def test_what_is_removed_is_forgotten_first_but_not_what_was_just_written(what):
         partition.retention.delete_records(segments[-1].base_offset)
     else:
         store.delete("t", 0)
-    store.maintain(NOW_MS)
+    finish(store.maintaining(NOW_MS))
     assert not disk.forgotten
-    store.maintain(removed_ms)
+    finish(store.maintaining(removed_ms))
     assert sorted(path.rpartition("/")[2] for path in disk.forgotten) == old
     assert not any(map(disk.exists, disk.forgotten))
 
@@ -190,7 +190,7 @@ def test_a_search_goes_on_though_the_segments_before_it_go_away(delay_ms):
     config = LogConfig(segment_bytes=300, index_interval_bytes=50, file_delete_delay_ms=delay_ms)
     partition = store.create("t", 0, TOPIC_ID, config)
     for number in range(20):
-        partition.append(build_batch([Record(0, NOW_MS + number, b"k", b"v" * 30)]), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, NOW_MS + number, b"k", b"v" * 30)]), now_ms=NOW_MS)
     partition.commit()
     for steps in range(40):
         search = partition.search.finding_timestamp(NOW_MS + 15)
@@ -202,7 +202,7 @@ def test_a_search_goes_on_though_the_segments_before_it_go_away(delay_ms):
         except StopIteration:
             break
         partition.retention.delete_records(min(12, partition.log_start_offset + 1))
-        store.maintain(NOW_MS)
+        finish(store.maintaining(NOW_MS))
         assert finish(search) == (NOW_MS + 15, 15, 0)
         assert finish(latest) == (NOW_MS + 19, 19, 0)
     assert steps > 5
@@ -222,7 +222,7 @@ def test_a_consumer_reads_on_from_the_new_start_while_all_before_it_goes_away():
         records = partition.read(position, max_bytes=120).records
         if round_number % 3 == 1:
             partition.retention.delete_records(min(position + 3, partition.high_watermark))
-        store.maintain(NOW_MS + round_number * 500)
+        finish(store.maintaining(NOW_MS + round_number * 500))
         whole = records.tobytes()
         for record in iter_records(whole[: int.from_bytes(whole[8:12], "big") + 12]) if whole else ():
             assert record.value.rstrip() == value_at(record.offset)

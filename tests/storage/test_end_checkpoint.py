@@ -15,11 +15,12 @@ from transacting import Producer
 from odradek.storage.checkpoints import RECOVERY_POINTS, read_facts, read_offsets, write_offsets
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore, StoreListener
-from odradek.storage.log import end_checkpoint
-from odradek.storage.log.end_checkpoint import END_CHECKPOINTS, EndCheckpoint
+from odradek.storage.log import durability
+from odradek.storage.log.durability import END_CHECKPOINTS, EndCheckpoint
 from odradek.storage.log.partition import Partition
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS, ScanCheckpoint
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.work import finish
 
 READ_SOONER = LogConfig()
 """So short a log that a clean stop leaves no index and no snapshot beside it."""
@@ -95,7 +96,7 @@ def test_a_start_after_a_kill_reads_nothing_of_what_was_flushed_before_the_last_
     disk, store, config = filled(kind)
     partition = partition_of(store)
     partition.flush()
-    store.maintain(LATER_MS)
+    finish(store.maintaining(LATER_MS))
     expected = everything(partition)
     store = started(disk, config)
     assert store.places.is_unopened("t", 0)
@@ -103,10 +104,19 @@ def test_a_start_after_a_kill_reads_nothing_of_what_was_flushed_before_the_last_
     assert everything(partition_of(store)) == expected
     # Recovered or not: as long as nothing is added, the next start has nothing to read either.
     for number in range(1, 4):
-        store.maintain(LATER_MS + number * CHECKPOINT_INTERVAL_MS)
+        finish(store.maintaining(LATER_MS + number * CHECKPOINT_INTERVAL_MS))
         store = started(disk, config)
         assert store.places.is_unopened("t", 0)
         partition_of(store)
+
+
+def test_checkpoints_with_the_names_of_an_earlier_build_are_ignored():
+    disk, store, config = filled()
+    expected = everything(partition_of(store))
+    store.close(NOW_MS)
+    disk.rename(f"data/{END_CHECKPOINTS}", "data/log-end-checkpoint")
+    disk.rename(f"data/{SCAN_CHECKPOINTS}", "data/head-checkpoint")
+    assert everything(partition_of(started(disk, config))) == expected
 
 
 @pytest.mark.parametrize("is_flushed", [True, False])
@@ -114,7 +124,7 @@ def test_what_came_after_the_checkpoint_is_recovered_at_the_start(is_flushed):
     disk, store, config = filled()
     partition = partition_of(store)
     partition.flush()
-    store.maintain(LATER_MS)
+    finish(store.maintaining(LATER_MS))
     append(partition, 1)
     if is_flushed:
         partition.flush()
@@ -165,7 +175,7 @@ def test_a_recovery_that_reads_much_does_not_wait(monkeypatch):
     disk, store, config = filled()
     partition = partition_of(store)
     partition.flush()
-    store.maintain(LATER_MS)
+    finish(store.maintaining(LATER_MS))
     size_bytes = end_checkpoint_of(disk).size_bytes
     for limit_bytes, waits in ((size_bytes, True), (size_bytes - 1, False)):
         monkeypatch.setattr("odradek.storage.directories.opening.UNREAD_BYTES_MAX", limit_bytes)
@@ -177,7 +187,7 @@ def test_a_recovery_that_reads_much_does_not_wait(monkeypatch):
     started(disk, config)
     monkeypatch.setattr("odradek.storage.directories.opening.UNREAD_BYTES_MAX", 0)
     assert started(disk, config).places.is_unopened("t", 0)
-    assert end_checkpoint.UNREAD_BYTES_MAX > 0
+    assert durability.UNREAD_BYTES_MAX > 0
 
 
 def test_a_recovery_that_has_waited_reads_nothing_before_the_scan_checkpoint_and_syncs_nothing():
@@ -221,7 +231,7 @@ def test_a_log_that_has_become_shorter_than_its_end_gives_that_up_before_it_goes
     disk, store, config = filled()
     partition = partition_of(store)
     partition.flush()
-    store.maintain(LATER_MS)
+    finish(store.maintaining(LATER_MS))
     # Where the next batch begins can be found no more.
     disk.files[f"{SEGMENT}.log"].data[8] ^= 0x40
     told = Told()
@@ -293,14 +303,14 @@ def test_an_end_is_written_again_only_when_it_has_changed():
     store = started(disk, config)
     partition_of(store)
     before = disk.files[f"data/{END_CHECKPOINTS}"]
-    store.maintain(LATER_MS)
+    finish(store.maintaining(LATER_MS))
     assert disk.files[f"data/{END_CHECKPOINTS}"] is before
     append(partition_of(store), 1)
-    store.maintain(LATER_MS + CHECKPOINT_INTERVAL_MS)
+    finish(store.maintaining(LATER_MS + CHECKPOINT_INTERVAL_MS))
     # Of what is not flushed there is no end, and the one before stays true.
     assert end_checkpoint_of(disk) == written
     partition_of(store).flush()
-    store.maintain(LATER_MS + 2 * CHECKPOINT_INTERVAL_MS)
+    finish(store.maintaining(LATER_MS + 2 * CHECKPOINT_INTERVAL_MS))
     assert end_checkpoint_of(disk).offset == written.offset + 1
     assert not end_checkpoint_of(disk).was_closed
 

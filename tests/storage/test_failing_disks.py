@@ -334,7 +334,7 @@ def test_a_rescan_waits_for_what_is_on_its_way_to_the_flush_journal(is_written):
     assert offsets_of(partition) == list(range(end_offset))
     assert partition.log.durable_offset <= end_offset
     batch = build_batch([Record(0, NOW_MS, b"k", value_at(end_offset))])
-    assert partition.append(batch, now_ms=NOW_MS).must_flush
+    assert partition.appends.append(batch, now_ms=NOW_MS).must_flush
     partition.commit()
     partition.flush()
     append(partition)
@@ -495,7 +495,7 @@ def test_a_directory_that_fails_takes_only_its_own_partitions_offline(met_by):
         assert refusal(lambda: lost.read(0, max_bytes=1)) is ErrorCode.KAFKA_STORAGE_ERROR
     elif met_by == "maintenance":
         lost.set_config(LogConfig(retention_ms=1))
-        store.maintain(LATER_MS - 1)
+        finish(store.maintaining(LATER_MS - 1))
     else:
         write_checkpoints(store)
     attend(store)
@@ -507,7 +507,7 @@ def test_a_directory_that_fails_takes_only_its_own_partitions_offline(met_by):
     append(kept, 2)
     kept.flush()
     assert offsets_of(kept) == [0, 1, 2, 3, 4]
-    store.maintain(LATER_MS)
+    finish(store.maintaining(LATER_MS))
     assert store.create("t", 2, TOPIC_ID, LogConfig()).directory == "two/t-2"
     assert [directory for directory, *_ in store.places.sizes()] == ["two", "two"]
 

@@ -12,9 +12,10 @@ from memory_disk import MemoryDisk, PowerLost
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.storage.log import flush_journal
-from odradek.storage.log.flush_journal import NAMES, PAGE_BYTES, FlushJournal, read_entries
+from odradek.storage.log.flush_journal import NAMES, PAGE_BYTES, READ_NAMES, FlushJournal, read_entries
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
+from odradek.wire.work import finish
 
 NOW_MS = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=1500, index_interval_bytes=200, segment_index_bytes=400)
@@ -30,7 +31,7 @@ def open_store(disk, *, now_ms=NOW_MS):
 
 
 def append(partition, *values, now_ms=NOW_MS):
-    appended = partition.append(
+    appended = partition.appends.append(
         build_batch([Record(place, now_ms, b"k", value) for place, value in enumerate(values)]), now_ms=now_ms
     )
     partition.commit()
@@ -113,7 +114,7 @@ class History:
 
     def checkpoint(self):
         self.now_ms += CHECKPOINT_INTERVAL_MS
-        self.store.maintain(self.now_ms)
+        finish(self.store.maintaining(self.now_ms))
 
     def kill(self):
         self.disk.held.clear()
@@ -216,7 +217,7 @@ def test_one_write_and_one_sync_make_many_partitions_durable(disk, store, log):
     partitions = [made(store, index=index) for index in range(20)]
     for partition in partitions:
         append(partition, b"second")
-        assert partition.append(build_batch([Record(0, NOW_MS, b"", b"")]), now_ms=NOW_MS)
+        assert partition.appends.append(build_batch([Record(0, NOW_MS, b"", b"")]), now_ms=NOW_MS)
         partition.commit()
     before = disk.operations
     assert write_together(log, partitions) == partitions
@@ -348,6 +349,22 @@ def test_after_a_failed_write_nothing_is_logged_and_the_blocks_before_still_coun
     assert found[1] == b"second"
 
 
+def test_a_flush_journal_with_the_names_of_an_earlier_build_is_replayed_and_removed(disk, store, log):
+    partition = made(store)
+    size_bytes = partition.size_bytes
+    append(partition, b"second")
+    write_together(log, [partition])
+    former = READ_NAMES[len(NAMES) :]
+    for name, old in zip(NAMES, former, strict=True):
+        disk.rename(f"data/{name}", f"data/{old}")
+    store = crashed(disk, partition, size_bytes)
+    assert values_of(store.get("orders", 0))[1] == b"second"
+    assert not any(disk.exists(f"data/{name}") for name in READ_NAMES)
+    (journal,) = store.flush_journals
+    journal.prepare()
+    assert [disk.exists(f"data/{name}") for name in READ_NAMES] == [True, True, False, False]
+
+
 def test_a_partition_of_another_topic_or_a_missing_segment_is_left_alone(disk, store, log):
     partition = made(store)
     append(partition, b"second")
@@ -391,7 +408,7 @@ def test_what_is_before_the_recovery_point_is_not_written_again(disk, store, log
     write_together(log, [partition])
     append(partition, b"third")
     partition.flush()
-    store.maintain(NOW_MS + CHECKPOINT_INTERVAL_MS)
+    finish(store.maintaining(NOW_MS + CHECKPOINT_INTERVAL_MS))
     writes = []
     disk.fail = lambda operation, path: writes.append(path) if operation == "write" else None
     store = crashed(disk, partition, partition.size_bytes)
@@ -452,7 +469,7 @@ def test_what_a_failed_commit_wrote_does_not_come_back_in_the_place_of_what_was_
     partition = store.create("a", 0, TOPIC_ID, LogConfig(segment_bytes=300))
     partition.flush()
     for value in (b"never acknowledged" * 4, b"x" * 200):
-        partition.append(build_batch([Record(0, NOW_MS, b"k", value)]), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, NOW_MS, b"k", value)]), now_ms=NOW_MS)
     disk.fail = lambda operation, path: errno.ENOSPC if operation == "create" else None
     with pytest.raises(KafkaError):
         partition.commit()

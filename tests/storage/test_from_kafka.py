@@ -35,7 +35,7 @@ def append_the_same(partition: Partition, log: bytes, transaction_version: int) 
         batch = bytearray(log[position : position + header.size_bytes])
         if header.is_control:
             marker = read_marker(memoryview(batch), header)
-            partition.append_marker(
+            partition.appends.append_marker(
                 marker._replace(transaction_version=transaction_version), now_ms=header.max_timestamp
             )
         else:
@@ -49,7 +49,7 @@ def append_the_same(partition: Partition, log: bytes, transaction_version: int) 
                     version=transaction_version,
                 )
                 verified = Verified(verification, transaction_version)
-            partition.append(batch, now_ms=NOW_MS, transactions=verified)
+            partition.appends.append(batch, now_ms=NOW_MS, transactions=verified)
         partition.commit()
 
 

@@ -39,7 +39,7 @@ def test_a_commit_that_others_have_to_follow_moves_the_log_end_alone():
     partition = led()
     append(partition, 3)
     assert (partition.high_watermark, partition.last_stable_offset, partition.log_end_offset) == (0, 0, 3)
-    partition.append_marker(EndMarker(5, 0, 0, True, 1), now_ms=NOW_MS)
+    partition.appends.append_marker(EndMarker(5, 0, 0, True, 1), now_ms=NOW_MS)
     partition.commit()
     assert (partition.high_watermark, partition.last_stable_offset, partition.log_end_offset) == (0, 0, 4)
 

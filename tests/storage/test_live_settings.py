@@ -57,7 +57,7 @@ def test_a_batch_is_stored_in_the_topics_codec(source, target):
         batch = build_batch(
             RECORDS, compression=source, producer_id=5, producer_epoch=0, base_sequence=20 * number
         )
-        appended = partition.append(batch, now_ms=NOW_MS)
+        appended = partition.appends.append(batch, now_ms=NOW_MS)
         assert (appended.base_offset, appended.last_offset) == (20 * number, 20 * number + 19)
     for number, (header, kept) in enumerate(stored(partition)):
         verify_crc(kept, 0, header)
@@ -73,7 +73,7 @@ def test_a_batch_in_the_right_codec_keeps_its_bytes(source):
     batch = build_batch(RECORDS, compression=source)
     for compression_type in (target, "producer"):
         partition = partition_with(compression_type=compression_type)
-        partition.append(batch, now_ms=NOW_MS)
+        partition.appends.append(batch, now_ms=NOW_MS)
         ((_, kept),) = stored(partition)
         assert kept[16:] == batch[16:]
 
@@ -83,7 +83,7 @@ def test_a_batch_in_the_right_codec_keeps_its_bytes(source):
 def test_old_message_sets_are_stored_in_the_topics_codec(magic, target):
     partition = partition_with(compression_type=target)
     inner = b"".join(build_message(magic, offset=n, timestamp=NOW_MS, key=b"k", value=b"v") for n in range(3))
-    partition.append(inner, now_ms=NOW_MS, magic_limit=magic)
+    partition.appends.append(inner, now_ms=NOW_MS, magic_limit=magic)
     ((header, kept),) = stored(partition)
     assert (header.compression, header.record_count) == (TYPES[target], 3)
     assert [record.value for record in iter_records(kept)] == [b"v"] * 3
@@ -91,7 +91,7 @@ def test_old_message_sets_are_stored_in_the_topics_codec(magic, target):
 
 def test_a_new_batch_in_an_old_request_is_packed_anew_too():
     partition = partition_with(compression_type="lz4")
-    partition.append(build_batch(RECORDS), now_ms=NOW_MS, magic_limit=1)
+    partition.appends.append(build_batch(RECORDS), now_ms=NOW_MS, magic_limit=1)
     ((header, kept),) = stored(partition)
     assert header.compression == Compression.LZ4
     assert list(iter_records(kept)) == RECORDS
@@ -120,7 +120,7 @@ def test_a_topics_level_says_how_hard_its_codec_tries(codec, quick, thorough, re
         return {"compression_type": codec, f"compression_{codec}_level": level}
 
     def append(partition):
-        partition.append(records, now_ms=NOW_MS, magic_limit=magic_limit)
+        partition.appends.append(records, now_ms=NOW_MS, magic_limit=magic_limit)
         return stored(partition)[-1][0].size_bytes
 
     changing, steady = partition_with(**config(quick)), partition_with(**config(thorough))
@@ -135,7 +135,7 @@ def test_a_topics_level_says_how_hard_its_codec_tries(codec, quick, thorough, re
 
 def test_log_append_time_and_a_codec_go_together():
     partition = partition_with(compression_type="zstd", message_timestamp_type="LogAppendTime")
-    partition.append(build_batch(RECORDS, compression=Compression.GZIP), now_ms=NOW_MS + 500)
+    partition.appends.append(build_batch(RECORDS, compression=Compression.GZIP), now_ms=NOW_MS + 500)
     ((header, kept),) = stored(partition)
     verify_crc(kept, 0, header)
     assert header.compression == Compression.ZSTD
@@ -144,14 +144,14 @@ def test_log_append_time_and_a_codec_go_together():
 
 def test_coordinators_records_are_packed_anew_and_control_records_are_not():
     partition = partition_with(compression_type="gzip")
-    partition.append(build_batch(RECORDS), now_ms=NOW_MS, origin=Origin.COORDINATOR)
-    partition.append_marker(EndMarker(5, 0, 1, commit=True, transaction_version=1), now_ms=NOW_MS)
+    partition.appends.append(build_batch(RECORDS), now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    partition.appends.append_marker(EndMarker(5, 0, 1, commit=True, transaction_version=1), now_ms=NOW_MS)
     assert [header.compression for header, _ in stored(partition)] == [Compression.GZIP, Compression.NONE]
 
 
 def test_what_a_leader_sent_is_never_packed_anew():
     partition = partition_with(compression_type="gzip")
-    partition.append(build_batch(RECORDS), now_ms=NOW_MS, origin=Origin.REPLICATION)
+    partition.appends.append(build_batch(RECORDS), now_ms=NOW_MS, origin=Origin.REPLICATION)
     ((header, _),) = stored(partition)
     assert header.compression == Compression.NONE
 
@@ -165,50 +165,50 @@ def test_max_message_bytes_bounds_a_batch_as_it_came_and_as_it_is_stored():
         ({"compression_type": "zstd", "max_message_bytes": len(plain) - 1}, plain),
     ):
         with pytest.raises(KafkaError) as caught:
-            partition_with(**settings).append(batch, now_ms=NOW_MS)
+            partition_with(**settings).appends.append(batch, now_ms=NOW_MS)
         assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
     fitting = partition_with(compression_type="uncompressed", max_message_bytes=len(plain))
-    assert fitting.append(packed, now_ms=NOW_MS).base_offset == 0
+    assert fitting.appends.append(packed, now_ms=NOW_MS).base_offset == 0
 
 
 def test_segment_bytes_bounds_a_batch_as_it_is_stored():
     plain = build_batch(RECORDS)
     fitting = partition_with(compression_type="zstd", segment_bytes=len(plain) - 1)
-    assert fitting.append(plain, now_ms=NOW_MS).base_offset == 0
+    assert fitting.appends.append(plain, now_ms=NOW_MS).base_offset == 0
     tight = partition_with(compression_type="uncompressed", segment_bytes=len(plain) - 1)
     with pytest.raises(KafkaError) as caught:
-        tight.append(build_batch(RECORDS, compression=Compression.ZSTD), now_ms=NOW_MS)
+        tight.appends.append(build_batch(RECORDS, compression=Compression.ZSTD), now_ms=NOW_MS)
     assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 def test_a_batch_sent_again_is_known_again_although_it_was_packed_anew():
     partition = partition_with(compression_type="gzip")
     batch = build_batch(RECORDS, producer_id=5, producer_epoch=0, base_sequence=0)
-    partition.append(batch, now_ms=NOW_MS)
-    assert partition.append(batch, now_ms=NOW_MS).is_duplicate
+    partition.appends.append(batch, now_ms=NOW_MS)
+    assert partition.appends.append(batch, now_ms=NOW_MS).is_duplicate
     assert len(stored(partition)) == 1
 
 
 def test_new_settings_count_from_the_next_append_on():
     partition = partition_with()
     plain = build_batch(RECORDS)
-    partition.append(plain, now_ms=NOW_MS)
-    partition.append(plain, now_ms=NOW_MS)
+    partition.appends.append(plain, now_ms=NOW_MS)
+    partition.appends.append(plain, now_ms=NOW_MS)
     partition.set_config(LogConfig(compression_type="lz4"))
-    partition.append(plain, now_ms=NOW_MS)
+    partition.appends.append(plain, now_ms=NOW_MS)
     partition.set_config(LogConfig(message_timestamp_type="LogAppendTime"))
-    assert partition.append(plain, now_ms=NOW_MS).log_append_time_ms == NOW_MS
+    assert partition.appends.append(plain, now_ms=NOW_MS).log_append_time_ms == NOW_MS
     partition.set_config(LogConfig(max_message_bytes=len(plain) - 1))
     with pytest.raises(KafkaError):
-        partition.append(plain, now_ms=NOW_MS)
+        partition.appends.append(plain, now_ms=NOW_MS)
     for setting in ("before", "after"):
         early = NOW_MS + (10_000 if setting == "before" else -10_000)
         partition.set_config(LogConfig(**{f"message_timestamp_{setting}_max_ms": 5_000}))
         with pytest.raises(KafkaError) as caught:
-            partition.append(plain, now_ms=early)
+            partition.appends.append(plain, now_ms=early)
         assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
     partition.set_config(LogConfig(flush_messages=1))
-    assert partition.append(plain, now_ms=NOW_MS).must_flush
+    assert partition.appends.append(plain, now_ms=NOW_MS).must_flush
     codecs = [header.compression for header, _ in stored(partition)]
     assert codecs == [Compression.NONE, Compression.NONE, Compression.LZ4, Compression.NONE, Compression.NONE]
 
@@ -221,7 +221,7 @@ def test_a_new_size_of_indexes_counts_for_the_segment_that_is_being_written():
 
     def append(count):
         for _ in range(count):
-            partition.append(build_batch(RECORDS), now_ms=NOW_MS)
+            partition.appends.append(build_batch(RECORDS), now_ms=NOW_MS)
             partition.commit()
         return len(partition.log.segments)
 

@@ -63,11 +63,11 @@ class PartitionMachine(RuleBasedStateMachine):
             producer_epoch=0 if producer_id >= 0 else -1,
             base_sequence=self.sequences.get(producer_id, -1),
         )
-        appended = self.partition.append(batch, now_ms=self.now_ms)
+        appended = self.partition.appends.append(batch, now_ms=self.now_ms)
         assert appended.base_offset == len(self.model) + len(self.staged)
         assert appended.last_offset == appended.base_offset + len(records) - 1
         if producer_id >= 0:
-            again = self.partition.append(batch, now_ms=self.now_ms)
+            again = self.partition.appends.append(batch, now_ms=self.now_ms)
             assert again.is_duplicate
             assert (again.base_offset, again.last_offset) == (appended.base_offset, appended.last_offset)
             self.sequences[producer_id] += len(records)
@@ -86,7 +86,7 @@ class PartitionMachine(RuleBasedStateMachine):
             base_sequence=self.sequences[producer_id] + gap,
         )
         with pytest.raises(KafkaError) as refused:
-            self.partition.append(batch, now_ms=self.now_ms)
+            self.partition.appends.append(batch, now_ms=self.now_ms)
         assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     @rule()
@@ -130,7 +130,7 @@ class PartitionMachine(RuleBasedStateMachine):
     @rule(pause_ms=st.sampled_from((0, 1000, 61_000)))
     def maintain(self, pause_ms):
         self.now_ms += pause_ms
-        self.store.maintain(self.now_ms)
+        finish(self.store.maintaining(self.now_ms))
 
     @precondition(lambda self: not self.staged)
     @rule(forget=st.booleans())

@@ -49,7 +49,7 @@ def append(partition, count: int = 1, producer_id: int = -1) -> None:
             if producer_id in partition.log.producers.producers
             else 0,
         )
-        partition.append(batch, now_ms=NOW_MS)
+        partition.appends.append(batch, now_ms=NOW_MS)
     partition.commit()
 
 
@@ -59,7 +59,7 @@ def move(store, now_ms=NOW_MS) -> None:
     for partition in store.flush_due(now_ms):
         partition.flush()
     finish(store.relocation.moving(now_ms))
-    store.maintain(now_ms + 10_000)
+    finish(store.maintaining(now_ms + 10_000))
 
 
 def delete_records(store, partition, offset: int) -> int:
@@ -174,7 +174,7 @@ def test_what_happens_during_a_move_is_in_the_copy(monkeypatch):
             append(partition)
             if number % 9 == 0:
                 partition.retention.delete_records(partition.log_start_offset + 5)
-                store.maintain(NOW_MS)
+                finish(store.maintaining(NOW_MS))
         try:
             result = step() if step is not None else None
         except OSError as error:
@@ -203,7 +203,7 @@ def test_an_append_that_is_staged_when_the_log_changes_over_is_committed_in_the_
     for _ in range(9):  # beyond the end of the segment
         offset = partition.log.next_offset
         batch = build_batch([Record(0, NOW_MS + offset, b"k", value_at(offset))])
-        partition.append(batch, now_ms=NOW_MS)
+        partition.appends.append(batch, now_ms=NOW_MS)
     store.relocation.begin("t", 0, "two")
     finish(store.relocation.moving(NOW_MS))
     partition.commit()
@@ -236,7 +236,7 @@ def test_a_crash_at_any_point_leaves_one_whole_partition(loses_power):
             partition.flush()
             safe = 16
             finish(store.relocation.moving(NOW_MS))
-            store.maintain(NOW_MS + 5000)
+            finish(store.maintaining(NOW_MS + 5000))
         except PowerLost:
             points += 1
         else:
@@ -513,7 +513,7 @@ def test_a_moved_partition_whose_first_flush_failed_is_safe_before_the_old_direc
     assert partition.is_available
     partition.flush()
     finish(store.relocation.moving(NOW_MS))
-    store.maintain(NOW_MS + 60_000)
+    finish(store.maintaining(NOW_MS + 60_000))
     assert directories_of(disk) == ["two"]
     again = open_store(disk.lose_power(seed))
     assert offsets_of(again.get("t", 0)) == list(range(7))
@@ -627,7 +627,7 @@ def test_a_topic_that_is_deleted_after_the_change_over_is_gone_in_both_directori
     fresh = store.create("t", 0, OTHER_ID, CONFIG)
     append(fresh, 2)
     move(store, NOW_MS + 100_000)
-    store.maintain(NOW_MS + 200_000)
+    finish(store.maintaining(NOW_MS + 200_000))
     assert offsets_of(fresh) == [0, 1]
     disk.held.clear()
     found = open_store(disk, topic_id_for=lambda topic, index: OTHER_ID).get("t", 0)

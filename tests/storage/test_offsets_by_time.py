@@ -67,7 +67,7 @@ class OffsetsByTime(RuleBasedStateMachine):
             for place, (timestamp, key) in enumerate(zip(times, keys, strict=False))
         ]
         batch = build_batch(records, compression=compression)
-        first = self.partition.append(batch, now_ms=self.now_ms).base_offset
+        first = self.partition.appends.append(batch, now_ms=self.now_ms).base_offset
         self.partition.commit()
         for place, timestamp in enumerate(times):
             self.model[first + place] = self.now_ms if appends_time else timestamp
@@ -85,7 +85,7 @@ class OffsetsByTime(RuleBasedStateMachine):
     def retain(self, kept_segments):
         values = {**self.values, "retention_bytes": kept_segments * self.values["segment_bytes"]}
         self.partition.set_config(LogConfig(**values))
-        self.store.maintain(self.now_ms)
+        finish(self.store.maintaining(self.now_ms))
         self.partition.set_config(LogConfig(**self.values))
         self.forget_before(self.partition.log_start_offset)
 
@@ -183,13 +183,13 @@ def test_the_latest_record_may_stand_before_the_start_as_long_as_its_segment_is_
     store.open(START_MS)
     partition = store.create("t", 0, bytes(16), LogConfig(segment_bytes=400, retention_ms=-1))
     for timestamp in (5, 90, 7, 80, 3, 80, 4):
-        partition.append(build_batch([Record(0, timestamp, b"k", b"v" * 50)]), now_ms=START_MS)
+        partition.appends.append(build_batch([Record(0, timestamp, b"k", b"v" * 50)]), now_ms=START_MS)
     partition.commit()
     assert [segment.base_offset for segment in partition.log.segments] == [0, 3, 6]
     latest = []
     for start in range(1, 8):
         partition.retention.delete_records(start)
-        store.maintain(START_MS)
+        finish(store.maintaining(START_MS))
         latest.append(finish(partition.search.finding_max_timestamp()))
     assert latest == [(90, 1, 0)] * 2 + [(80, 3, 0)] * 3 + [(4, 6, 0)] * 2
 
@@ -200,7 +200,7 @@ def test_records_without_timestamps_have_no_latest(count):
     store.open(START_MS)
     partition = store.create("t", 0, bytes(16), LogConfig())
     for _ in range(count):
-        partition.append(build_batch([Record(0, NO_TIME, b"k", b"v")]), now_ms=START_MS)
+        partition.appends.append(build_batch([Record(0, NO_TIME, b"k", b"v")]), now_ms=START_MS)
     partition.commit()
     assert finish(partition.search.finding_max_timestamp()) is None
     assert finish(partition.search.finding_timestamp(0)) is None

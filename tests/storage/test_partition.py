@@ -43,7 +43,7 @@ def partition(store):
 
 
 def test_what_is_staged_is_seen_after_the_commit_and_not_before(partition):
-    appended = partition.append(batch_of(b"a", b"b"), now_ms=NOW_MS)
+    appended = partition.appends.append(batch_of(b"a", b"b"), now_ms=NOW_MS)
     assert (appended.base_offset, appended.last_offset) == (0, 1)
     assert partition.log_end_offset == 0
     assert len(partition.read(0, max_bytes=1000).records) == 0
@@ -55,8 +55,8 @@ def test_what_is_staged_is_seen_after_the_commit_and_not_before(partition):
 def test_a_batch_is_stored_as_the_same_bytes_but_for_its_offset_and_epoch(partition):
     partition.follow_leader_epoch(7)
     sent = batch_of(b"a")
-    partition.append(batch_of(b"first"), now_ms=NOW_MS)
-    partition.append(sent, now_ms=NOW_MS)
+    partition.appends.append(batch_of(b"first"), now_ms=NOW_MS)
+    partition.appends.append(sent, now_ms=NOW_MS)
     partition.commit()
     stored = partition.read(1, max_bytes=1000).records.tobytes()
     assert stored[:8] == (1).to_bytes(8, "big")
@@ -70,18 +70,18 @@ def test_watchers_are_woken_by_a_commit_until_they_leave(partition):
     wake = woken.append
     watcher = lambda: wake(partition.high_watermark)  # noqa: E731
     partition.watch(watcher)
-    partition.append(batch_of(b"a"), now_ms=NOW_MS)
+    partition.appends.append(batch_of(b"a"), now_ms=NOW_MS)
     assert woken == []
     partition.commit()
     assert woken == [1]
     partition.unwatch(watcher)
-    partition.append(batch_of(b"b"), now_ms=NOW_MS)
+    partition.appends.append(batch_of(b"b"), now_ms=NOW_MS)
     partition.commit()
     assert woken == [1]
 
 
 def test_a_read_out_of_range_is_refused_and_one_at_the_end_is_empty(partition):
-    partition.append(batch_of(b"a"), now_ms=NOW_MS)
+    partition.appends.append(batch_of(b"a"), now_ms=NOW_MS)
     partition.commit()
     assert len(partition.read(1, max_bytes=1000).records) == 0
     for offset in (-1, 2):
@@ -92,7 +92,7 @@ def test_a_read_out_of_range_is_refused_and_one_at_the_end_is_empty(partition):
 
 def test_a_read_is_cut_off_at_its_limit_but_not_within_its_first_batch(partition):
     for value in (b"a", b"b", b"c"):
-        partition.append(batch_of(value), now_ms=NOW_MS)
+        partition.appends.append(batch_of(value), now_ms=NOW_MS)
     partition.commit()
     one = len(batch_of(b"a"))
     everything = partition.read(0, max_bytes=1 << 20).records.tobytes()
@@ -116,8 +116,8 @@ def test_a_read_is_cut_off_at_its_limit_but_not_within_its_first_batch(partition
 
 
 def test_a_read_from_within_a_batch_begins_with_that_batch(partition):
-    partition.append(batch_of(b"a", b"b", b"c"), now_ms=NOW_MS)
-    partition.append(batch_of(b"d"), now_ms=NOW_MS)
+    partition.appends.append(batch_of(b"a", b"b", b"c"), now_ms=NOW_MS)
+    partition.appends.append(batch_of(b"d"), now_ms=NOW_MS)
     partition.commit()
     everything = partition.read(0, max_bytes=1 << 20).records.tobytes()
     first = len(batch_of(b"a", b"b", b"c"))
@@ -130,7 +130,7 @@ def test_a_read_ends_with_its_segment_whatever_the_limit(store):
     size = len(batch_of(b"x" * 500))
     partition = store.create("segments", 0, TOPIC_ID, LogConfig(segment_bytes=2 * size))
     for number in range(6):
-        partition.append(batch_of(b"%d" % number * 500), now_ms=NOW_MS)
+        partition.appends.append(batch_of(b"%d" % number * 500), now_ms=NOW_MS)
         if number % 2:
             partition.commit()  # the tail's place is remembered, and so read without a look at the index
     assert [segment.size_bytes for segment in partition.log.segments] == [2 * size] * 3
@@ -145,7 +145,7 @@ def test_a_read_ends_with_its_segment_whatever_the_limit(store):
 def test_a_log_whose_segments_never_grow_too_old_takes_what_comes(store):
     partition = store.create("orders", 2, TOPIC_ID, LogConfig(segment_ms=2**63 - 1))
     for timestamp in (NOW_MS, NOW_MS + 1, NOW_MS + 10**12):
-        partition.append(batch_of(b"a", timestamp=timestamp), now_ms=timestamp)
+        partition.appends.append(batch_of(b"a", timestamp=timestamp), now_ms=timestamp)
         partition.commit()
     assert partition.log.bases == [0]
     assert partition.log_end_offset == 3
@@ -153,7 +153,7 @@ def test_a_log_whose_segments_never_grow_too_old_takes_what_comes(store):
 
 def test_a_read_of_what_is_committed_ends_before_the_last_stable_offset(partition):
     for value in (b"a", b"b", b"c"):
-        partition.append(batch_of(value), now_ms=NOW_MS)
+        partition.appends.append(batch_of(value), now_ms=NOW_MS)
     partition.commit()
     one = len(batch_of(b"a"))
     log = partition.log
@@ -169,7 +169,7 @@ def test_everything_is_there_after_a_clean_stop(tmp_path):
     store.open(NOW_MS)
     partition = store.create("orders", 3, TOPIC_ID, LogConfig())
     for number in range(10):
-        partition.append(batch_of(b"%d" % number), now_ms=NOW_MS)
+        partition.appends.append(batch_of(b"%d" % number), now_ms=NOW_MS)
     partition.commit()
     store.close(NOW_MS)
     again = LogStore(OsDisk(), [directory])
@@ -186,17 +186,17 @@ def test_the_first_batch_of_a_producer_is_ordinary_and_forgotten_when_it_could_n
         return batch_of(b"v", producer_id=7, producer_epoch=3, base_sequence=sequence)
 
     for _ in range(2):  # with a log's first ones nothing is ordinary yet
-        partition.append(batch_of(b"of nobody"), now_ms=NOW_MS)
+        partition.appends.append(batch_of(b"of nobody"), now_ms=NOW_MS)
         partition.commit()
     producers = partition.log.producers.producers
     for sequence, offset in ((12, 2), (13, 3)):  # the first may be any
-        appended = partition.append_ordinary(batch(sequence), 0, len(batch(sequence)), NOW_MS)
+        appended = partition.appender.append_ordinary(batch(sequence), 0, len(batch(sequence)), NOW_MS)
         assert appended.base_offset == offset
-    assert partition.append_ordinary(batch(13), 0, len(batch(13)), NOW_MS) is None
+    assert partition.appender.append_ordinary(batch(13), 0, len(batch(13)), NOW_MS) is None
     entry = producers[7]
     assert (entry.producer_epoch, entry.last_timestamp) == (3, NOW_MS)
     assert (entry.coordinator_epoch, entry.current_txn_first_offset) == (-1, -1)
     assert entry.batches == ((12, 12, 2, 2, NOW_MS), (13, 13, 3, 3, NOW_MS))
     partition.log.rollback()
     assert producers == {}
-    assert partition.append(batch(5), now_ms=NOW_MS).base_offset == 2
+    assert partition.appends.append(batch(5), now_ms=NOW_MS).base_offset == 2

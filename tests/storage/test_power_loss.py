@@ -75,7 +75,7 @@ class History:
                 producer_epoch=0 if producer_id >= 0 else -1,
                 base_sequence=sequence,
             )
-            appended = partition.append(batch, now_ms=self.now_ms)
+            appended = partition.appends.append(batch, now_ms=self.now_ms)
             for place, value in enumerate(values):
                 self.sent.setdefault(appended.base_offset + place, set()).add(value)
             if producer_id >= 0:
@@ -89,7 +89,7 @@ class History:
 
     def checkpoint(self) -> None:
         self.now_ms += CHECKPOINT_INTERVAL_MS
-        self.store.maintain(self.now_ms)
+        finish(self.store.maintaining(self.now_ms))
 
     def make_scan_checkpoint(self) -> None:
         self.flush()
@@ -264,7 +264,9 @@ TIMED = LogConfig(segment_bytes=400, index_interval_bytes=50)
 def timed(partition: Partition, first: int, count: int) -> None:
     """One record a batch, a second apart."""
     for number in range(first, first + count):
-        partition.append(build_batch([Record(0, number * 1000, b"k", b"v" * 20)]), now_ms=number * 1000)
+        partition.appends.append(
+            build_batch([Record(0, number * 1000, b"k", b"v" * 20)]), now_ms=number * 1000
+        )
         partition.commit()
 
 
@@ -289,7 +291,7 @@ def test_an_index_that_the_pool_has_dropped_before_the_flush_is_safe_after_it(se
         segment.file.release()
     assert len(partition.log.segments) > 3
     partition.flush()
-    store.maintain(CHECKPOINT_INTERVAL_MS)
+    finish(store.maintaining(CHECKPOINT_INTERVAL_MS))
     check_look_ups(disk.lose_power(seed), 23)
 
 
@@ -306,5 +308,5 @@ def test_a_segment_that_was_flushed_to_its_end_before_it_was_sealed_has_sound_in
         number += 1
         if seed % 2 or len(partition.log.segments) < 4:
             partition.flush()
-            store.maintain(CHECKPOINT_INTERVAL_MS * number)
+            finish(store.maintaining(CHECKPOINT_INTERVAL_MS * number))
     check_look_ups(disk.lose_power(seed), number if seed % 2 else number - 1)

@@ -16,7 +16,7 @@ CONFIG = LogConfig(preallocate=True, segment_bytes=MEGABYTE)
 
 
 def append(partition, size_bytes=100):
-    partition.append(build_batch([Record(0, NOW_MS, b"k", bytes(size_bytes))]), now_ms=NOW_MS)
+    partition.appends.append(build_batch([Record(0, NOW_MS, b"k", bytes(size_bytes))]), now_ms=NOW_MS)
     partition.commit()
 
 

@@ -43,7 +43,7 @@ def message_set(size, codec=Compression.NONE):
 
 def appends_promptly(partition, records, magic_limit=2):
     try:
-        partition.append(records, now_ms=NOW_MS, magic_limit=magic_limit, prompt=True)
+        partition.appends.append(records, now_ms=NOW_MS, magic_limit=magic_limit, prompt=True)
     except TakesLong:
         return False
     return True
@@ -134,7 +134,7 @@ def test_what_is_wrong_with_many_records_is_found_out_elsewhere(records, codec):
     assert not appends_promptly(partition, bytes(content))
     assert not partition.log.has_staged
     with pytest.raises(KafkaError) as refused:
-        partition.preparing(bytes(content), now_ms=NOW_MS)()
+        partition.appends.preparing(bytes(content), now_ms=NOW_MS)()
     assert refused.value.code is ErrorCode.INVALID_RECORD
 
 
@@ -143,7 +143,7 @@ def test_many_records_that_break_a_rule_are_named_elsewhere_and_not_all_of_them(
     records = sections(NO_KEY_NO_VALUE, 14_000)
     assert not appends_promptly(partition, records)
     with pytest.raises(InvalidRecords) as refused:
-        partition.preparing(records, now_ms=NOW_MS)()
+        partition.appends.preparing(records, now_ms=NOW_MS)()
     assert [index for index, _ in refused.value.record_errors] == list(range(RECORD_ERRORS_MAX))
     assert refused.value.message.startswith("14000 records are refused")
 
@@ -169,8 +169,8 @@ def test_few_bytes_of_an_old_format_are_quick_and_unpacking_them_is_not(records,
 
 
 def in_halves(partition, records, magic_limit):
-    prepared = partition.preparing(records, now_ms=NOW_MS, magic_limit=magic_limit)()
-    return partition.append(prepared, now_ms=NOW_MS)
+    prepared = partition.appends.preparing(records, now_ms=NOW_MS, magic_limit=magic_limit)()
+    return partition.appends.append(prepared, now_ms=NOW_MS)
 
 
 def outcome(partition, append):
@@ -221,25 +221,25 @@ def test_an_append_in_halves_is_the_same_as_a_whole_one(request, compression_typ
         compression_type=compression_type, message_timestamp_type=timestamp_type, max_message_bytes=100_000
     )
     whole, halved = partition_with(config), partition_with(config)
-    assert outcome(whole, lambda: whole.append(records, now_ms=NOW_MS, magic_limit=magic_limit)) == outcome(
-        halved, lambda: in_halves(halved, records, magic_limit)
-    )
+    assert outcome(
+        whole, lambda: whole.appends.append(records, now_ms=NOW_MS, magic_limit=magic_limit)
+    ) == outcome(halved, lambda: in_halves(halved, records, magic_limit))
 
 
 def test_a_partition_that_was_closed_meanwhile_takes_nothing():
     partition = partition_with()
-    prepared = partition.preparing(batch(10), now_ms=NOW_MS)()
+    prepared = partition.appends.preparing(batch(10), now_ms=NOW_MS)()
     partition.close()
     with pytest.raises(KafkaError) as raised:
-        partition.append(prepared, now_ms=NOW_MS)
+        partition.appends.append(prepared, now_ms=NOW_MS)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_segments_that_became_smaller_meanwhile_are_too_small():
     partition = partition_with()
-    prepared = partition.preparing(batch(1000), now_ms=NOW_MS)()
+    prepared = partition.appends.preparing(batch(1000), now_ms=NOW_MS)()
     partition.set_config(replace(PLAIN, segment_bytes=500))
     with pytest.raises(KafkaError) as raised:
-        partition.append(prepared, now_ms=NOW_MS)
+        partition.appends.append(prepared, now_ms=NOW_MS)
     assert raised.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
     assert not partition.log.has_staged

@@ -44,7 +44,7 @@ def follow(leader, follower, *, max_bytes=lambda: 300, now_ms=NOW_MS):
     """Fetch until the follower is where the leader is; the batches of some fetches are committed together."""
     while follower.log.next_offset < leader.log_end_offset:
         records = leader.read(follower.log.next_offset, max_bytes=max_bytes(), isolation=READ_LOG_END).records
-        follower.append(whole(records.tobytes()), now_ms=now_ms, origin=Origin.REPLICATION)
+        follower.appends.append(whole(records.tobytes()), now_ms=now_ms, origin=Origin.REPLICATION)
         if max_bytes() % 2:
             follower.commit()
     follower.commit()
@@ -80,15 +80,15 @@ def lead(leader, steps, then):
     for name, number, detail in steps:
         if name == "plain":
             records = [Record(place, NOW_MS + number, b"k", b"v" * 20) for place in range(number)]
-            leader.append(build_batch(records, compression=detail), now_ms=NOW_MS)
+            leader.appends.append(build_batch(records, compression=detail), now_ms=NOW_MS)
         elif name == "transact":
             producers[number].stage(*[b"t" * detail] * detail)
         elif name == "end":
-            leader.append_marker(producers[number].marker(commit=detail), now_ms=NOW_MS)
+            leader.appends.append_marker(producers[number].marker(commit=detail), now_ms=NOW_MS)
         elif name == "idempotent":
             records = [Record(place, NOW_MS, b"k", b"v") for place in range(number)]
             batch = build_batch(records, producer_id=9, producer_epoch=0, base_sequence=sequence)
-            leader.append(batch, now_ms=NOW_MS)
+            leader.appends.append(batch, now_ms=NOW_MS)
             sequence += number
         elif name == "epoch":
             leader.follow_leader_epoch(leader.leader_epoch + number)
@@ -162,7 +162,7 @@ def test_batches_whose_offsets_do_not_rise_from_the_log_end_on_are_refused_all_o
 
 
 def replicate(partition, batches, **options):
-    appended = partition.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION, **options)
+    appended = partition.appends.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION, **options)
     partition.commit()
     return appended
 
@@ -386,7 +386,7 @@ def test_a_batch_that_came_to_harm_on_the_way_is_refused_and_none_of_its_neighbo
     batches = bytearray(sent(0, 1))
     batches[-1] ^= 1
     with pytest.raises(KafkaError) as refused:
-        partition.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
+        partition.appends.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     assert not partition.log.has_staged
 
@@ -401,7 +401,7 @@ def test_what_the_leader_took_a_follower_takes_whatever_its_own_settings_are():
         )
     )
     batches = sent(0, 1, 2, leader_epoch=4)
-    appended = partition.append(batches, now_ms=NOW_MS + 5, origin=Origin.REPLICATION)
+    appended = partition.appends.append(batches, now_ms=NOW_MS + 5, origin=Origin.REPLICATION)
     partition.commit()
     assert appended.log_append_time_ms == -1
     stored = b"".join(segment.file.read(0, segment.size_bytes) for segment in partition.log.segments)
@@ -413,7 +413,7 @@ def test_the_end_of_a_transaction_comes_as_a_marker_among_the_batches():
     _, _, leader = begun()
     producer = Producer(leader, 1)
     producer.send(b"a")
-    leader.append_marker(EndMarker(1, 0, 7, False, 1), now_ms=NOW_MS)
+    leader.appends.append_marker(EndMarker(1, 0, 7, False, 1), now_ms=NOW_MS)
     leader.commit()
     _, _, follower = begun()
     follow(leader, follower, max_bytes=lambda: 10_001)
@@ -479,7 +479,7 @@ def test_the_compiled_append_of_a_leaders_batches_does_as_the_other_one(batches,
         disk, store, partition = begun(LogConfig(segment_bytes=900, index_interval_bytes=100))
         records = memoryview(bytes(sent_bytes))
         try:
-            partition.append(
+            partition.appends.append(
                 records if is_compiled else leaders_batches(records, 3),
                 now_ms=NOW_MS,
                 origin=Origin.REPLICATION,

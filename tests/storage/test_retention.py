@@ -7,9 +7,9 @@ from memory_disk import MemoryDisk
 
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
-from odradek.storage.log.partition_retention import SEGMENTS_PER_STEP
-from odradek.storage.log.retention import SegmentFacts, segments_to_delete
+from odradek.storage.log.retention import SEGMENTS_PER_STEP, SegmentFacts, segments_to_delete
 from odradek.wire.records import Record, build_batch
+from odradek.wire.work import finish
 
 NOW_MS = 1_700_000_000_000
 # (base offset, end offset, bytes, latest timestamp); the last one is active.
@@ -75,18 +75,18 @@ def test_old_records_leave_the_log_and_their_files_the_disk():
     partition = store.create("t", 0, bytes(16), config)
     for number in range(12):
         records = [Record(0, NOW_MS + number * 1000, b"k", b"v" * 30)]
-        partition.append(build_batch(records), now_ms=NOW_MS + number * 1000)
+        partition.appends.append(build_batch(records), now_ms=NOW_MS + number * 1000)
     partition.commit()
     reading = partition.read(0, max_bytes=200).records
-    store.maintain(NOW_MS + 15_000)
+    finish(store.maintaining(NOW_MS + 15_000))
     assert 0 < partition.log_start_offset < 12
     assert partition.log_start_offset == partition.log.segments[0].base_offset
     assert len(reading.tobytes()) == len(reading)
     first = f"data/t-0/{0:020d}.log.deleted"
     assert first in disk.files
-    store.maintain(NOW_MS + 15_500)
+    finish(store.maintaining(NOW_MS + 15_500))
     assert first not in disk.files
-    store.maintain(NOW_MS + 60_000)
+    finish(store.maintaining(NOW_MS + 60_000))
     assert partition.log_start_offset == partition.log_end_offset == 12
     store.close(NOW_MS)
     store = LogStore(disk, ["data"])
@@ -101,13 +101,13 @@ def test_all_partitions_have_their_turn_within_one_check_interval_and_no_sooner_
     store = LogStore(MemoryDisk(), ["data"], config_for=lambda topic: config, retention_interval_ms=10_000)
     store.open(NOW_MS)
     partitions = [store.create("t", index, bytes(16), config) for index in range(50)]
-    store.maintain(NOW_MS)  # the first round is for all of them
+    finish(store.maintaining(NOW_MS))  # the first round is for all of them
     for partition in partitions:
-        partition.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
         partition.commit()
     gone = []
     for second in range(1, 11):
-        store.maintain(NOW_MS + 1001 + second * 1000)
+        finish(store.maintaining(NOW_MS + 1001 + second * 1000))
         gone.append(sum(partition.log_start_offset for partition in partitions))
     assert gone[-1] == 50
     assert all(5 * second <= count <= 5 * second + 5 for second, count in enumerate(gone, 1))
@@ -120,7 +120,7 @@ def test_the_disk_is_asked_for_what_is_old_by_a_worker_first_and_a_few_segments_
     store.open(NOW_MS)
     partition = store.create("t", 0, bytes(16), config)
     for _ in range(40):
-        partition.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)]), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)]), now_ms=NOW_MS)
         partition.commit()
     store.close(NOW_MS)
     store, partition = started(disk, config)
@@ -160,7 +160,7 @@ def test_a_rename_that_fails_half_way_through_retention_is_made_up_for(failing, 
     store.open(NOW_MS)
     partition = store.create("t", 0, bytes(16), config)
     for _ in range(12):
-        partition.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)]), now_ms=NOW_MS)
+        partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)]), now_ms=NOW_MS)
         partition.commit()
     partition.flush()
     end = partition.log_end_offset
@@ -172,7 +172,7 @@ def test_a_rename_that_fails_half_way_through_retention_is_made_up_for(failing, 
         return errno.EIO if count == failing and operation == "rename" else None
 
     disk.fail = fail
-    store.maintain(NOW_MS + 2000)
+    finish(store.maintaining(NOW_MS + 2000))
     assert count >= failing, "there was nothing to fail"
     disk.fail = lambda operation, path: None
     assert partition.is_available
@@ -182,9 +182,9 @@ def test_a_rename_that_fails_half_way_through_retention_is_made_up_for(failing, 
         disk.held.clear()
         store, partition = started(disk, config)
         assert partition.log_end_offset == end
-    store.maintain(NOW_MS + 3000)
+    finish(store.maintaining(NOW_MS + 3000))
     assert partition.log_start_offset == partition.log_end_offset == end
-    store.maintain(NOW_MS + 3000 + config.file_delete_delay_ms)
+    finish(store.maintaining(NOW_MS + 3000 + config.file_delete_delay_ms))
     store.close(NOW_MS + 3000)
     store, partition = started(disk, config)
     assert partition.log_start_offset == partition.log_end_offset == end

@@ -67,7 +67,7 @@ def append(partition: Partition, count: int, size_bytes: int = 100) -> None:
             producer_epoch=0,
             base_sequence=sequence + number,
         )
-        partition.append(batch, now_ms=NOW_MS)
+        partition.appends.append(batch, now_ms=NOW_MS)
     partition.commit()
 
 
@@ -100,7 +100,7 @@ def with_scan_checkpoint(count: int = 300, behind: int = 3) -> MemoryDisk:
     producer.end(commit=False)
     append(partition, count)
     partition.flush()
-    store.maintain(LATER_MS)
+    finish(store.maintaining(LATER_MS))
     append(partition, behind)
     producer.send(b"b")
     producer.end(commit=False)
@@ -183,7 +183,7 @@ def test_a_scan_checkpoint_that_lacks_a_file_or_finds_it_damaged_costs_a_whole_s
     assert everything(partition) == expected
     # The next scan checkpoint holds again.
     partition.flush()
-    store.maintain(LATER_MS)
+    finish(store.maintaining(LATER_MS))
     cost_of_start(disk)
     assert disk.bytes_read[f"{SEGMENT}.log"] < 8_000
     assert everything(partition_of(opened(disk))) == expected
@@ -214,22 +214,22 @@ def test_a_log_that_has_grown_wants_a_flush_at_the_checkpoint_and_has_its_scan_c
     store = opened(disk, interval_bytes=10_000)
     partition = partition_of(store)
     append(partition, 30)
-    store.maintain(LATER_MS)
+    finish(store.maintaining(LATER_MS))
     assert store.flush_due(LATER_MS) == []
     append(partition, 60)
-    store.maintain(LATER_MS + 1)
+    finish(store.maintaining(LATER_MS + 1))
     assert store.flush_due(LATER_MS + 1) == []
-    store.maintain(LATER_MS + CHECKPOINT_INTERVAL_MS)
+    finish(store.maintaining(LATER_MS + CHECKPOINT_INTERVAL_MS))
     pending_end = partition.log_end_offset
     assert store.flush_due(LATER_MS) == [partition]
     assert scan_checkpoint_of(disk) is None
     append(partition, 5)
     partition.flush()
     assert store.flush_due(LATER_MS) == []
-    store.maintain(LATER_MS + CHECKPOINT_INTERVAL_MS + 1000)
+    finish(store.maintaining(LATER_MS + CHECKPOINT_INTERVAL_MS + 1000))
     assert scan_checkpoint_of(disk).offset == pending_end
     # Nothing more until it has grown again.
-    store.maintain(LATER_MS + 3 * CHECKPOINT_INTERVAL_MS)
+    finish(store.maintaining(LATER_MS + 3 * CHECKPOINT_INTERVAL_MS))
     assert scan_checkpoint_of(disk).offset == pending_end
     assert store.flush_due(LATER_MS) == []
 
@@ -240,12 +240,12 @@ def test_while_something_is_staged_no_scan_checkpoint_is_begun():
     partition = partition_of(store)
     append(partition, 10)
     partition.flush()
-    partition.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
-    store.maintain(LATER_MS)
+    partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
+    finish(store.maintaining(LATER_MS))
     assert scan_checkpoint_of(disk) is None
     partition.commit()
     partition.flush()
-    store.maintain(LATER_MS + 1000)
+    finish(store.maintaining(LATER_MS + 1000))
     assert scan_checkpoint_of(disk).offset == 11
 
 
@@ -269,7 +269,7 @@ def test_what_is_staged_at_a_clean_stop_is_refused_as_without_a_scan_checkpoint(
     store = opened(MemoryDisk())
     partition = partition_of(store)
     append(partition, 5)
-    partition.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
+    partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
     store.close(NOW_MS)
     with pytest.raises(KafkaError):
         partition.commit()
@@ -284,9 +284,9 @@ def test_a_round_makes_some_scan_checkpoints_and_leaves_the_others_to_the_next()
     for partition in partitions:
         append(partition, 1)
         partition.flush()
-    store.maintain(LATER_MS)
+    finish(store.maintaining(LATER_MS))
     assert len(read_facts(disk, f"data/{SCAN_CHECKPOINTS}", ScanCheckpoint)) == SCAN_CHECKPOINTS_PER_ROUND
-    store.maintain(LATER_MS + 1000)
+    finish(store.maintaining(LATER_MS + 1000))
     assert len(read_facts(disk, f"data/{SCAN_CHECKPOINTS}", ScanCheckpoint)) == len(partitions)
 
 
@@ -298,7 +298,7 @@ def test_the_snapshot_of_a_scan_checkpoint_goes_when_another_one_has_followed():
     for number in range(1, 12):
         append(partition, 7)
         partition.flush()
-        store.maintain(LATER_MS + number * CHECKPOINT_INTERVAL_MS)
+        finish(store.maintaining(LATER_MS + number * CHECKPOINT_INTERVAL_MS))
         snapshots = {int(path[-29:-9]) for path in disk.files if path.endswith(".snapshot")}
         assert snapshots <= {*partition.log.bases, scan_checkpoint_of(disk).offset}
     assert len(partition.log.segments) > 2
@@ -344,7 +344,7 @@ def test_a_sync_that_fails_beside_the_log_takes_the_partition_offline():
         if fails
         else None
     )
-    store.maintain(LATER_MS)
+    finish(store.maintaining(LATER_MS))
     assert partition.availability.is_broken
     assert scan_checkpoint_of(disk) is None
     finish(store.failing_disks.attending(LATER_MS))

@@ -4,6 +4,7 @@ an earlier run has written, looked at for the first time.
 
 import struct
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
-from odradek.storage.log._staging import ProducerEntry, Stretch
+from odradek.storage.log import partition as partition_module
+from odradek.storage.log._staging import Appender, ProducerEntry, Stretch
 from odradek.storage.log.appends import Origin
 from odradek.storage.log.batches import EXTENT
 from odradek.storage.log.transactions import Verification, Verified
@@ -84,11 +86,20 @@ def verified(partition, step):
     return Verified(partition.begin_verification(producer_id, epoch, sequence, version=1), 1)
 
 
-def without_short_ways(partition):
-    """The partition, for which nothing is ordinary."""
-    partition.appends.append_ordinary = lambda *_: None
-    partition.commit = partition._commit_whole
-    return partition
+class LongWays(Appender):
+    """An appender for which nothing is ordinary."""
+
+    def __init__(self, buffer, commit_whole, *args):
+        super().__init__(buffer, commit_whole, *args)
+        self.commit = commit_whole
+
+    def append_ordinary(self, *_):
+        return None
+
+
+def made(store, config, *, ordinary):
+    with mock.patch.object(partition_module, "Appender", Appender if ordinary else LongWays):
+        return store.create("t", 0, b"1" * 16, config, now_ms=NOW_MS)
 
 
 def play(steps, ordinary):
@@ -96,9 +107,7 @@ def play(steps, ordinary):
     store = LogStore(MemoryDisk(), ["/data"])
     store.open(NOW_MS)
     config = LogConfig(segment_bytes=20_000, flush_messages=3)
-    partition = store.create("t", 0, b"1" * 16, config, now_ms=NOW_MS)
-    if not ordinary:
-        without_short_ways(partition)
+    partition = made(store, config, ordinary=ordinary)
     told = []
     for step in steps:
         if step is None:
@@ -111,13 +120,15 @@ def play(steps, ordinary):
         try:
             appended = None
             if isinstance(step, EndMarker):
-                appended = partition.append_marker(step, now_ms=NOW_MS)
+                appended = partition.appends.append_marker(step, now_ms=NOW_MS)
             elif ordinary:
                 padded = memoryview(b"xyz" + step + b"xyz")
-                appended = partition.append_ordinary(padded, 3, 3 + len(step), NOW_MS)
+                appended = partition.appender.append_ordinary(padded, 3, 3 + len(step), NOW_MS)
             if appended is None:
                 # Also by the short way, once it has been found out that the transaction may begin here.
-                appended = partition.append(step, now_ms=NOW_MS, transactions=verified(partition, step))
+                appended = partition.appends.append(
+                    step, now_ms=NOW_MS, transactions=verified(partition, step)
+                )
             told.append([getattr(appended, name) for name in APPENDED])
         except KafkaError as error:
             told.append((error.code, error.message))
@@ -153,9 +164,7 @@ def test_what_a_coordinator_appends_is_the_same_by_its_short_way(steps, is_compa
         store.open(NOW_MS)
         policy = "compact" if is_compacted else "delete"
         config = LogConfig(segment_bytes=20_000, flush_messages=3, cleanup_policy=frozenset({policy}))
-        partition = store.create("t", 0, b"1" * 16, config, now_ms=NOW_MS)
-        if not short:
-            without_short_ways(partition)
+        partition = made(store, config, ordinary=short)
         told = []
         for step in steps:
             if step is None:
@@ -164,7 +173,7 @@ def test_what_a_coordinator_appends_is_the_same_by_its_short_way(steps, is_compa
                 partition.set_config(replace(partition.config, compression_type=step))
             elif isinstance(step, bytes):
                 try:
-                    appended = partition.append(step, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+                    appended = partition.appends.append(step, now_ms=NOW_MS, origin=Origin.COORDINATOR)
                     told.append([getattr(appended, name) for name in APPENDED])
                 except KafkaError as error:
                     told.append((error.code, error.message))
@@ -184,7 +193,7 @@ def play_tails():
     log, tail, told = partition.log, None, []
 
     def append():
-        partition.append(batch([100], None, None, Compression.NONE), now_ms=NOW_MS)
+        partition.appends.append(batch([100], None, None, Compression.NONE), now_ms=NOW_MS)
         partition.commit()
 
     def note_journaled():
@@ -218,20 +227,20 @@ class Writer:
         store.open(NOW_MS)
         self.partition = store.create("t", 0, b"1" * 16, LogConfig(), now_ms=NOW_MS)
         for _ in range(2):  # with its first batches nothing is ordinary yet
-            self.partition.append(batch([1], None, None, Compression.NONE), now_ms=NOW_MS)
+            self.partition.appends.append(batch([1], None, None, Compression.NONE), now_ms=NOW_MS)
             self.partition.commit()
 
     def is_short(self, sequence, *, transactional=True, compression=Compression.NONE):
         """Appends a batch of one record; whether by the short way."""
         made = memoryview(batch([1], sequence, None, compression, transactional))
-        appended = self.partition.append_ordinary(made, 0, len(made), NOW_MS)
+        appended = self.partition.appender.append_ordinary(made, 0, len(made), NOW_MS)
         if appended is not None:
             return True
-        self.partition.append(made, now_ms=NOW_MS, transactions=verified(self.partition, made))
+        self.partition.appends.append(made, now_ms=NOW_MS, transactions=verified(self.partition, made))
         return False
 
     def end(self, commit=True):
-        self.partition.append_marker(EndMarker(5, 0, 0, commit, 1), now_ms=NOW_MS)
+        self.partition.appends.append_marker(EndMarker(5, 0, 0, commit, 1), now_ms=NOW_MS)
 
 
 def test_a_batch_goes_the_short_way_while_its_transaction_is_open():
@@ -261,7 +270,7 @@ def test_a_batch_that_somebody_asks_about_goes_the_long_way():
     asked = writer.partition.begin_verification(5, 1, 0, version=1)
     assert asked is not None
     made = memoryview(batch([1], 1, None, Compression.NONE, True))
-    assert writer.partition.append_ordinary(made, 0, len(made), NOW_MS) is None
+    assert writer.partition.appender.append_ordinary(made, 0, len(made), NOW_MS) is None
 
 
 def test_the_first_batch_of_a_transaction_goes_the_short_way_for_whom_its_coordinator_vouches():
@@ -272,7 +281,7 @@ def test_the_first_batch_of_a_transaction_goes_the_short_way_for_whom_its_coordi
 
     def short(sequence, verification):
         made = memoryview(batch([1], sequence, None, Compression.NONE, True))
-        return partition.append_ordinary(made, 0, len(made), NOW_MS, verification)
+        return partition.appender.append_ordinary(made, 0, len(made), NOW_MS, verification)
 
     asked = partition.begin_verification(5, 0, 1, version=1)
     assert short(1, None) is None
@@ -298,7 +307,7 @@ def test_the_first_batch_of_a_transaction_is_taken_back_with_a_commit_that_fails
     before = partition.producers()
     asked = partition.begin_verification(5, 0, 1, version=1)
     made = memoryview(batch([1], 1, None, Compression.NONE, True))
-    assert partition.append_ordinary(made, 0, len(made), NOW_MS, Verified(asked, 1)) is not None
+    assert partition.appender.append_ordinary(made, 0, len(made), NOW_MS, Verified(asked, 1)) is not None
     partition.log.rollback()
     assert partition.producers() == before
     assert partition.last_stable_offset == partition.log_end_offset

@@ -29,7 +29,7 @@ def filled(partition):
             Record(place, NOW_MS + partition.log.next_offset + place, b"k", b"v" * 30)
             for place in range(count)
         ]
-        partition.append(build_batch(records), now_ms=NOW_MS)
+        partition.appends.append(build_batch(records), now_ms=NOW_MS)
         partition.commit()
 
 
@@ -122,7 +122,7 @@ def test_retention_takes_no_segment_with_a_record_that_is_not_replicated(config)
     assert len(bases) > 4
     for high_watermark in (0, bases[1] - 1, bases[1], bases[3] + 1, 19, 20):
         partition.advance_high_watermark(high_watermark)
-        store.maintain(NOW_MS + 10_000)
+        finish(store.maintaining(NOW_MS + 10_000))
         expected = max(base for base in [*bases, 20 if high_watermark == 20 else 0] if base <= high_watermark)
         assert partition.log_start_offset == partition.log.bases[0] == expected
         assert partition.log_end_offset == 20

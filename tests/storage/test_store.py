@@ -107,16 +107,16 @@ def test_a_deleted_partition_is_out_of_sight_at_once_and_off_the_disk_later():
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     fresh = store.create("t", 0, bytes(16), LogConfig())
     assert fresh.log_end_offset == 0
-    store.maintain(NOW_MS + 999)
+    finish(store.maintaining(NOW_MS + 999))
     assert any("-delete/" in path for path in disk.files)
-    store.maintain(NOW_MS + 1000)
+    finish(store.maintaining(NOW_MS + 1000))
     assert not any("-delete" in path for path in (*disk.files, *disk.directories))
 
 
 def test_what_was_staged_when_the_partition_went_away_is_not_acknowledged():
     store = open_store(MemoryDisk())
     partition = store.create("t", 0, TOPIC_ID, LogConfig())
-    partition.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
+    partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
     store.delete("t", 0)
     with pytest.raises(KafkaError):
         partition.commit()
@@ -128,7 +128,7 @@ def test_a_segment_is_rolled_by_the_records_time_and_not_while_nothing_is_append
     for timestamp in (NOW_MS - 9000, NOW_MS - 8000, NOW_MS - 7999, NOW_MS):
         append(partition, timestamp=timestamp)
     assert partition.log.bases == [0, 2, 3]
-    store.maintain(NOW_MS + 100_000)
+    finish(store.maintaining(NOW_MS + 100_000))
     assert partition.log.bases == [0, 2, 3]
     append(partition, timestamp=NOW_MS + 100_000)
     assert partition.log.bases == [0, 2, 3, 4]
@@ -163,7 +163,7 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_start():
     disk.held.clear()
     store = open_store(disk)
     assert store.places.names() == []
-    store.maintain(NOW_MS)
+    finish(store.maintaining(NOW_MS))
     assert not any("-delete" in path for path in disk.directories)
 
 
@@ -174,7 +174,7 @@ def test_a_directory_that_only_sounds_as_if_it_were_to_go_stays(name):
     disk.make_directory(f"data/{name}")
     disk.open(f"data/{name}/somebody's", create=True).close()
     store = open_store(disk)
-    store.maintain(NOW_MS)
+    finish(store.maintaining(NOW_MS))
     store.close(NOW_MS)
     assert disk.exists(f"data/{name}/somebody's")
 
@@ -190,7 +190,7 @@ def test_a_stop_waits_for_no_directory_that_is_out_of_sight_and_the_next_start_r
     store = open_store(disk)
     assert store.places.names() == []
     store.create("t", 0, TOPIC_ID, LogConfig())
-    store.maintain(NOW_MS)
+    finish(store.maintaining(NOW_MS))
     assert not any("-delete" in path for path in (*disk.files, *disk.directories))
     assert store.places.names() == [("t", 0)]
 
@@ -376,14 +376,19 @@ def test_only_flush_messages_makes_an_append_wait_for_the_disk():
     store = open_store(MemoryDisk())
     batch = build_batch([Record(0, NOW_MS, b"k", b"v")])
     lazy = store.create("lazy", 0, TOPIC_ID, LogConfig())
-    assert not lazy.append(batch, now_ms=NOW_MS).must_flush
+    assert not lazy.appends.append(batch, now_ms=NOW_MS).must_flush
     strict = store.create("strict", 0, TOPIC_ID, LogConfig(flush_messages=1))
-    assert strict.append(batch, now_ms=NOW_MS).must_flush
+    assert strict.appends.append(batch, now_ms=NOW_MS).must_flush
     third = store.create("third", 0, TOPIC_ID, LogConfig(flush_messages=3))
-    assert [third.append(batch, now_ms=NOW_MS).must_flush for _ in range(4)] == [False, False, True, True]
+    assert [third.appends.append(batch, now_ms=NOW_MS).must_flush for _ in range(4)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
     third.commit()
     third.flush()
-    assert not third.append(batch, now_ms=NOW_MS).must_flush
+    assert not third.appends.append(batch, now_ms=NOW_MS).must_flush
 
 
 def test_a_failed_flush_takes_the_partition_offline():
@@ -453,7 +458,7 @@ def test_delete_records_moves_the_start_and_survives_the_next_checkpoint():
     with pytest.raises(KafkaError) as refused:
         partition.retention.delete_records(6)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    store.maintain(NOW_MS + CHECKPOINT_INTERVAL_MS)
+    finish(store.maintaining(NOW_MS + CHECKPOINT_INTERVAL_MS))
     disk.held.clear()
     partition = open_store(disk).get("t", 0)
     assert (partition.log_start_offset, partition.log_end_offset) == (3, 5)
@@ -468,15 +473,15 @@ def test_a_view_of_a_mapped_segment_outlives_everything(tmp_path):
     store = open_store(OsDisk(), str(tmp_path / "data"), open_files_max=1)
     partition = store.create("t", 0, TOPIC_ID, LogConfig(file_delete_delay_ms=0))
     batch = build_batch([Record(0, NOW_MS, b"k", b"v" * 100_000)])
-    partition.append(batch, now_ms=NOW_MS)
+    partition.appends.append(batch, now_ms=NOW_MS)
     partition.commit()
     (view,) = partition.read(0, max_bytes=1).records.buffers()
     append(store.create("t", 1, TOPIC_ID, LogConfig()))
     partition.retention.delete_records(-1)
     partition.log.roll(NOW_MS)
-    store.maintain(NOW_MS)
+    finish(store.maintaining(NOW_MS))
     store.delete("t", 0)
-    store.maintain(NOW_MS)
+    finish(store.maintaining(NOW_MS))
     store.close(NOW_MS)
     assert not list(pathlib.Path(tmp_path / "data").glob("t-0*"))
     assert bytes(view[12 + 4 :]) == bytes(batch[16:])
@@ -488,7 +493,7 @@ def test_the_latest_timestamp_is_found_with_the_offset_of_its_record():
     assert finish(partition.search.finding_max_timestamp()) is None
     for timestamp in (5, 9, 7, 9, 3):
         records = [Record(0, timestamp - 1, b"k", b"v" * 50), Record(1, timestamp, b"k", b"v" * 50)]
-        partition.append(build_batch(records), now_ms=NOW_MS)
+        partition.appends.append(build_batch(records), now_ms=NOW_MS)
     partition.commit()
     assert finish(partition.search.finding_max_timestamp()) == (9, 3, 0)
     assert finish(partition.search.finding_timestamp(10)) is None

@@ -19,6 +19,7 @@ from odradek.storage.log.transactions import Verified
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch
+from odradek.wire.work import finish
 from tests.tiers import examples
 
 CACHES = (".index", ".timeindex", ".txnindex", ".snapshot", "-checkpoint")
@@ -67,7 +68,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(values=st.lists(st.binary(max_size=40), min_size=1, max_size=3))
     def plain(self, values):
         batch = build_batch([Record(place, self.now_ms, b"k", value) for place, value in enumerate(values)])
-        self.partition.append(batch, now_ms=self.now_ms)
+        self.partition.appends.append(batch, now_ms=self.now_ms)
         self.staged += [Entry(-1, value) for value in values]
 
     @rule(
@@ -86,16 +87,16 @@ class TransactionMachine(RuleBasedStateMachine):
         )
         verification = self.partition.begin_verification(producer_id, epoch, sequence, version=version)
         verified = Verified(verification, version)
-        appended = self.partition.append(batch, now_ms=self.now_ms, transactions=verified)
+        appended = self.partition.appends.append(batch, now_ms=self.now_ms, transactions=verified)
         assert appended.base_offset == len(self.model) + len(self.staged)
-        assert self.partition.append(batch, now_ms=self.now_ms).is_duplicate
+        assert self.partition.appends.append(batch, now_ms=self.now_ms).is_duplicate
         self.staged += [Entry(producer_id, value) for value in values]
 
     @rule(producer_id=st.sampled_from(PRODUCERS), commits=st.booleans(), version=st.sampled_from((1, 2)))
     def end(self, producer_id, commits, version):
         epoch, _ = self.next_of(producer_id)
         marker = EndMarker(producer_id, epoch + (version == 2), 0, commits, version)
-        self.partition.append_marker(marker, now_ms=self.now_ms)
+        self.partition.appends.append_marker(marker, now_ms=self.now_ms)
         self.staged.append(Entry(producer_id, b"", commits))
 
     @rule()
@@ -141,7 +142,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule()
     def maintain(self):
         self.now_ms += 1500
-        self.store.maintain(self.now_ms)
+        finish(self.store.maintaining(self.now_ms))
 
     @precondition(lambda self: not self.staged)
     @rule(forget=st.booleans())

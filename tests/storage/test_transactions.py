@@ -53,9 +53,14 @@ def partition(disk) -> Partition:
     return opened(disk)
 
 
+def refusal(partition, records, **kwargs):
+    """The error code of an append."""
+    return code_of(partition.appends.append, records, **kwargs)
+
+
 def append(partition: Partition, *values: bytes) -> None:
     batch = build_batch([Record(place, NOW_MS, b"k", value) for place, value in enumerate(values)])
-    partition.append(batch, now_ms=NOW_MS)
+    partition.appends.append(batch, now_ms=NOW_MS)
     partition.commit()
 
 
@@ -80,7 +85,7 @@ def test_nothing_from_an_open_transaction_on_is_stable_until_its_marker_is_commi
     append(partition, b"behind")
     assert (partition.last_stable_offset, partition.high_watermark) == (1, 4)
     assert committed_values(partition) == [b"before"]
-    partition.append_marker(producer.marker(commit=True), now_ms=NOW_MS)
+    partition.appends.append_marker(producer.marker(commit=True), now_ms=NOW_MS)
     assert partition.last_stable_offset == 1
     partition.commit()
     assert (partition.last_stable_offset, partition.high_watermark) == (5, 5)
@@ -106,7 +111,7 @@ def test_many_short_transactions_behind_one_that_stays_open_cost_no_memory(parti
     short = Producer(partition, 2)
     for _ in range(300):
         short.stage(b"y")
-        partition.append_marker(short.marker(commit=True), now_ms=NOW_MS)
+        partition.appends.append_marker(short.marker(commit=True), now_ms=NOW_MS)
     partition.commit()
     assert partition.last_stable_offset == 0
     assert len(partition.log.producers.table.order) < 100
@@ -128,7 +133,7 @@ def test_a_transaction_begun_ended_and_begun_again_in_one_commit(partition):
     producer = Producer(partition, 7, version=2)
     for commit in (True, False):
         producer.stage(b"x")
-        partition.append_marker(producer.marker(commit=commit), now_ms=NOW_MS)
+        partition.appends.append_marker(producer.marker(commit=commit), now_ms=NOW_MS)
     producer.stage(b"y")
     assert partition.last_stable_offset == 0
     partition.commit()
@@ -144,26 +149,24 @@ def test_a_producer_with_an_open_transaction_sends_nothing_that_is_not_in_one(pa
     producer = Producer(partition, 7)
     producer.send(b"a")
     plain = producer.batch(b"b", transactional=False)
-    assert code_of(partition.append, plain, now_ms=NOW_MS) is ErrorCode.INVALID_TXN_STATE
+    assert refusal(partition, plain, now_ms=NOW_MS) is ErrorCode.INVALID_TXN_STATE
     coordinators = {"now_ms": NOW_MS, "origin": Origin.COORDINATOR}
-    assert code_of(partition.append, plain, **coordinators) is ErrorCode.INVALID_TXN_STATE
-    assert partition.append_ordinary(memoryview(plain), 0, len(plain), NOW_MS) is None
+    assert refusal(partition, plain, **coordinators) is ErrorCode.INVALID_TXN_STATE
+    assert partition.appender.append_ordinary(memoryview(plain), 0, len(plain), NOW_MS) is None
     producer.end(commit=True)
-    assert partition.append(plain, now_ms=NOW_MS).base_offset == 2
+    assert partition.appends.append(plain, now_ms=NOW_MS).base_offset == 2
 
 
 def test_the_first_batch_of_a_transaction_is_refused_when_nobody_was_asked(partition):
     producer = Producer(partition, 7)
     batch = producer.batch(b"a")
-    assert code_of(partition.append, batch, now_ms=NOW_MS) is ErrorCode.INVALID_TXN_STATE
+    assert refusal(partition, batch, now_ms=NOW_MS) is ErrorCode.INVALID_TXN_STATE
     nothing = Verified(None, 1)
-    assert (
-        code_of(partition.append, batch, now_ms=NOW_MS, transactions=nothing) is ErrorCode.INVALID_TXN_STATE
-    )
+    assert refusal(partition, batch, now_ms=NOW_MS, transactions=nothing) is ErrorCode.INVALID_TXN_STATE
     producer.send(b"a")
     # The others go on in it.
     assert partition.begin_verification(7, 0, 1, version=1) is None
-    assert partition.append(producer.batch(b"b"), now_ms=NOW_MS).base_offset == 1
+    assert partition.appends.append(producer.batch(b"b"), now_ms=NOW_MS).base_offset == 1
 
 
 def test_a_marker_makes_a_verification_void_and_so_does_the_first_batch(partition):
@@ -171,17 +174,17 @@ def test_a_marker_makes_a_verification_void_and_so_does_the_first_batch(partitio
     verification = partition.begin_verification(7, 0, 0, version=1)
     producer.end(commit=False)
     batch, late = producer.batch(b"a"), Verified(verification, 1)
-    assert code_of(partition.append, batch, now_ms=NOW_MS, transactions=late) is ErrorCode.INVALID_TXN_STATE
+    assert refusal(partition, batch, now_ms=NOW_MS, transactions=late) is ErrorCode.INVALID_TXN_STATE
     assert partition.last_stable_offset == partition.high_watermark
     other = partition.begin_verification(7, 0, 0, version=1)
     assert other is not verification
-    partition.append(batch, now_ms=NOW_MS, transactions=Verified(other, 1))
+    partition.appends.append(batch, now_ms=NOW_MS, transactions=Verified(other, 1))
     partition.commit()
     producer.end(commit=True)
     producer.sequence = 1
     again = Verified(other, 1)
     batch = producer.batch(b"b")
-    assert code_of(partition.append, batch, now_ms=NOW_MS, transactions=again) is ErrorCode.INVALID_TXN_STATE
+    assert refusal(partition, batch, now_ms=NOW_MS, transactions=again) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_batches_that_wait_for_the_same_answer_are_taken_from_the_lowest_sequence_on(partition):
@@ -193,10 +196,10 @@ def test_batches_that_wait_for_the_same_answer_are_taken_from_the_lowest_sequenc
     first = partition.begin_verification(7, 0, 0, version=1)
     assert first is second
     verified = Verified(first, 1)
-    refused = code_of(partition.append, batches[1], now_ms=NOW_MS, transactions=verified)
+    refused = refusal(partition, batches[1], now_ms=NOW_MS, transactions=verified)
     assert refused is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     for offset, batch in enumerate(batches):
-        appended = partition.append(batch, now_ms=NOW_MS, transactions=verified)
+        appended = partition.appends.append(batch, now_ms=NOW_MS, transactions=verified)
         assert appended.base_offset == offset
 
 
@@ -216,11 +219,11 @@ def test_what_a_coordinator_appends_is_verified_when_it_asks_for_that(partition)
     verification = partition.begin_verification(7, 0, -1, version=2)
     producer.end(commit=False)
     late = Verified(verification, 2)
-    assert code_of(partition.append, batch, transactions=late, **coordinators) is ErrorCode.INVALID_TXN_STATE
-    partition.append(batch, **coordinators)
+    assert refusal(partition, batch, transactions=late, **coordinators) is ErrorCode.INVALID_TXN_STATE
+    partition.appends.append(batch, **coordinators)
     partition.commit()
     assert partition.last_stable_offset == 1
-    partition.append(batch, **coordinators)
+    partition.appends.append(batch, **coordinators)
     partition.commit()
     producer.end(commit=True)
     assert partition.last_stable_offset == 4
@@ -231,7 +234,7 @@ def test_control_batches_come_from_coordinators_only_and_as_markers_only(partiti
         committed=True, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=NOW_MS
     )
     for origin in (Origin.CLIENT, Origin.COORDINATOR):
-        assert code_of(partition.append, marker, now_ms=NOW_MS, origin=origin) is ErrorCode.INVALID_RECORD
+        assert refusal(partition, marker, now_ms=NOW_MS, origin=origin) is ErrorCode.INVALID_RECORD
 
 
 def test_an_old_epoch_is_refused_before_anything_else(partition):
@@ -241,8 +244,8 @@ def test_an_old_epoch_is_refused_before_anything_else(partition):
     old = Producer(partition, 7)
     assert code_of(partition.begin_verification, 7, 2, 0, version=1) is ErrorCode.INVALID_PRODUCER_EPOCH
     batch = old.batch(b"b")
-    assert code_of(partition.append, batch, now_ms=NOW_MS) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert code_of(partition.append_marker, old.marker(commit=False), now_ms=NOW_MS) is (
+    assert refusal(partition, batch, now_ms=NOW_MS) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert code_of(partition.appends.append_marker, old.marker(commit=False), now_ms=NOW_MS) is (
         ErrorCode.INVALID_PRODUCER_EPOCH
     )
     assert not partition.log.has_staged
@@ -257,10 +260,10 @@ def test_the_last_five_batches_of_a_transaction_are_known_as_duplicates_and_sequ
         producer.send(b"%d" % number, b"x")
         producer.sequence %= SEQUENCE_MAX + 1
     for number in range(1, 6):
-        again = partition.append(sent[number], now_ms=NOW_MS)
+        again = partition.appends.append(sent[number], now_ms=NOW_MS)
         assert again.is_duplicate
         assert (again.base_offset, again.last_offset) == (2 * number, 2 * number + 1)
-    assert code_of(partition.append, sent[0], now_ms=NOW_MS) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refusal(partition, sent[0], now_ms=NOW_MS) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     producer.end(commit=True)
     assert len(committed_values(partition)) == 12
 
@@ -272,18 +275,18 @@ def test_a_marker_of_version_2_has_an_epoch_of_its_own(partition):
     producer = Producer(partition, 7, version=2)
     producer.send(b"a")
     late = EndMarker(7, 0, 0, True, 2)
-    assert code_of(partition.append_marker, late, now_ms=NOW_MS) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert code_of(partition.appends.append_marker, late, now_ms=NOW_MS) is ErrorCode.INVALID_PRODUCER_EPOCH
     producer.end(commit=True)
     # Sent again, since its answer was lost: it is appended again and changes nothing.
     again = EndMarker(7, 1, 0, True, 2)
-    assert partition.append_marker(again, now_ms=NOW_MS).base_offset == 2
+    assert partition.appends.append_marker(again, now_ms=NOW_MS).base_offset == 2
     partition.commit()
     assert committed_values(partition) == [b"a"]
     old = producer.batch(b"b")
     producer.send(b"b")
     # Now that the next transaction has begun it would end that one.
-    assert code_of(partition.append_marker, again, now_ms=NOW_MS) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert partition.append(old, now_ms=NOW_MS).is_duplicate
+    assert code_of(partition.appends.append_marker, again, now_ms=NOW_MS) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert partition.appends.append(old, now_ms=NOW_MS).is_duplicate
 
 
 def test_a_marker_of_version_1_has_the_epoch_of_its_transaction_and_sequences_go_on(partition):
@@ -303,7 +306,7 @@ def test_a_coordinator_that_was_replaced_is_fenced(partition):
     producer.end(commit=True)
     producer.send(b"b")
     producer.coordinator_epoch = 4
-    refused = code_of(partition.append_marker, producer.marker(commit=True), now_ms=NOW_MS)
+    refused = code_of(partition.appends.append_marker, producer.marker(commit=True), now_ms=NOW_MS)
     assert refused is ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert partition.last_stable_offset == 2
     producer.coordinator_epoch = 5
@@ -312,7 +315,7 @@ def test_a_coordinator_that_was_replaced_is_fenced(partition):
 
 def test_a_marker_for_a_producer_that_is_not_known_fences_what_comes_late(disk, partition):
     marker = EndMarker(7, 4, 2, False, 1)
-    assert partition.append_marker(marker, now_ms=NOW_MS).base_offset == 0
+    assert partition.appends.append_marker(marker, now_ms=NOW_MS).base_offset == 0
     partition.commit()
     assert partition.last_stable_offset == partition.high_watermark == 1
     assert partition.producers() == [ProducerInfo(7, 4, -1, NOW_MS, 2, -1)]
@@ -331,7 +334,7 @@ def test_a_newer_epoch_goes_on_in_a_transaction_that_nobody_has_ended(partition)
     producer = Producer(partition, 7)
     producer.send(b"a")
     producer.producer_epoch, producer.sequence = 1, 0
-    assert code_of(partition.append, producer.batch(b"b"), now_ms=NOW_MS) is ErrorCode.INVALID_TXN_STATE
+    assert refusal(partition, producer.batch(b"b"), now_ms=NOW_MS) is ErrorCode.INVALID_TXN_STATE
     producer.send(b"b")
     assert partition.producers()[0].current_txn_start_offset == 0
     producer.end(commit=False)
@@ -375,7 +378,7 @@ def test_markers_count_for_flush_messages_and_have_to_fit_into_max_message_bytes
     assert not producer.send(b"a", b"b").must_flush
     assert producer.end(commit=True).must_flush
     partition.set_config(LogConfig(max_message_bytes=77))
-    refused = code_of(partition.append_marker, producer.marker(commit=True), now_ms=NOW_MS)
+    refused = code_of(partition.appends.append_marker, producer.marker(commit=True), now_ms=NOW_MS)
     assert refused is ErrorCode.MESSAGE_TOO_LARGE
     partition.set_config(LogConfig(max_message_bytes=78))
     assert producer.end(commit=True).base_offset == 3
@@ -388,7 +391,7 @@ def test_what_a_leader_sent_brings_its_transactions_along(disk, partition):
     producer.send(b"b")
     batches = partition.read(0, max_bytes=10_000).records.tobytes()
     follower = open_store(other := MemoryDisk()).create("t", 0, bytes(16), SMALL)
-    follower.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    follower.appends.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
     follower.commit()
     assert follower.last_stable_offset == 2
     assert follower.producers() == partition.producers()
@@ -454,7 +457,7 @@ def test_a_commit_that_fails_takes_the_aborted_transactions_back(disk, partition
     two.send(b"b")
     one.end(commit=False)
     disk.fail = lambda done, path: errno.ENOSPC if done == "write" and path.endswith(".txnindex") else None
-    partition.append_marker(two.marker(commit=False), now_ms=NOW_MS)
+    partition.appends.append_marker(two.marker(commit=False), now_ms=NOW_MS)
     assert code_of(partition.commit) is ErrorCode.KAFKA_STORAGE_ERROR
     disk.fail = lambda done, path: None
     assert aborted_in_file(disk) == [AbortedTransaction(1, 0, 2, 1)]
@@ -469,7 +472,7 @@ def test_a_commit_over_several_segments_that_fails_takes_all_of_it_back(disk, pa
     producer = Producer(partition, 1)
     producer.send(b"a")
     for _ in range(6):
-        partition.append_marker(producer.marker(commit=False), now_ms=NOW_MS)
+        partition.appends.append_marker(producer.marker(commit=False), now_ms=NOW_MS)
         producer.stage(b"x" * 50)
     assert len(partition.log.buffer.full_segments) > 2
     last = f"{partition.log.buffer.aborted[-1][0].base_offset:020d}.txnindex"
@@ -670,7 +673,7 @@ def test_producers_of_a_partition_with_something_staged_expire_in_the_next_call(
     for partition in (busy, idle):
         Producer(partition, 1).send(b"a")
         Producer(partition, 1).end(commit=True)
-    busy.append(build_batch([Record(0, NOW_MS, None, b"staged")]), now_ms=NOW_MS)
+    busy.appends.append(build_batch([Record(0, NOW_MS, None, b"staged")]), now_ms=NOW_MS)
     assert finish(store.upkeep.expiring_producers(NOW_MS + 2000))
     assert [len(partition.log.producers.producers) for partition in (busy, idle)] == [1, 0]
     assert finish(store.upkeep.expiring_producers(NOW_MS + 2000, only_late=True))
@@ -691,7 +694,7 @@ def test_retention_and_delete_records_go_by_the_high_watermark_and_take_open_tra
         producer.send(b"%d" % number * 40)
     assert partition.retention.delete_records(7) == 7
     assert partition.last_stable_offset == 7
-    store.maintain(NOW_MS)
+    finish(store.maintaining(NOW_MS))
     assert partition.log.segments[0].base_offset > 0
     assert partition.producers()[0].current_txn_start_offset == 0
     append(partition, b"behind")
@@ -731,9 +734,9 @@ def test_a_compacted_log_shows_what_it_showed_before(disk, commit):
     producer = Producer(partition, 7, version=2)
     for number in range(6):
         batch = [Record(0, NOW_MS, b"key %d" % (number % 2), b"plain %d" % number)]
-        partition.append(build_batch(batch), now_ms=NOW_MS)
+        partition.appends.append(build_batch(batch), now_ms=NOW_MS)
         producer.stage(b"in a transaction %d" % number)
-        partition.append_marker(producer.marker(commit=commit), now_ms=NOW_MS)
+        partition.appends.append_marker(producer.marker(commit=commit), now_ms=NOW_MS)
     partition.commit()
     partition.log.roll(NOW_MS)
     partition.flush()

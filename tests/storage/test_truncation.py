@@ -77,7 +77,7 @@ def test_a_batch_that_holds_the_offset_goes_as_a_whole():
     _, store, partition = begun()
     for count in (2, 3, 2):
         records = [Record(place, NOW_MS, b"k", b"v") for place in range(count)]
-        partition.append(build_batch(records), now_ms=NOW_MS)
+        partition.appends.append(build_batch(records), now_ms=NOW_MS)
     partition.commit()
     assert cut(store, partition, 4)
     assert partition.log_end_offset == 2
@@ -136,7 +136,7 @@ def test_who_reads_the_part_that_went_goes_on_reading_it():
 def test_what_is_staged_is_refused():
     _, store, partition = begun()
     append(partition, 3)
-    partition.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
+    partition.appends.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
     cut(store, partition, 2)
     with pytest.raises(KafkaError) as refused:
         partition.commit()
@@ -184,7 +184,7 @@ def test_a_cut_before_the_logs_start_takes_the_start_along_and_one_before_the_fi
     assert (partition.log_start_offset, partition.log_end_offset) == (1, 1)
     append(partition, 12)
     partition.retention.delete_records(-1)
-    store.maintain(NOW_MS + 10_000)
+    finish(store.maintaining(NOW_MS + 10_000))
     assert partition.log.bases[0] > 0
     assert cut(store, partition, 1)
     assert (partition.log_start_offset, partition.log_end_offset, partition.high_watermark) == (1, 1, 1)
@@ -294,16 +294,16 @@ def test_a_flush_journal_that_has_failed_goes_once_all_in_it_is_flushed_and_then
     assert store.flush_due(NOW_MS) == [partition, other]
     partition.flush()
     finish(store.maintaining(NOW_MS))
-    assert (store.flush_due(NOW_MS), disk.exists("data/group-log.0")) == ([other], True)
+    assert (store.flush_due(NOW_MS), disk.exists("data/flush-journal.0")) == ([other], True)
     with pytest.raises(KafkaError):
         cut(store, partition, 1)
     other.flush()
-    disk.fail = lambda operation, path: errno.EIO if "group-log" in path else None
+    disk.fail = lambda operation, path: errno.EIO if "flush-journal" in path else None
     finish(store.maintaining(NOW_MS))
     disk.fail = lambda operation, path: None
     finish(store.maintaining(NOW_MS))
     assert store.flush_due(NOW_MS) == []
-    assert not disk.exists("data/group-log.0")
+    assert not disk.exists("data/flush-journal.0")
     assert cut(store, partition, 1)
     for seed in range(20):
         _, again, cut_one = begun(LogConfig(), disk.lose_power(seed))
@@ -458,7 +458,7 @@ def test_while_a_log_is_changed_appends_are_refused_and_readers_wait_only_for_th
         assert refusal_of(lambda: append(partition)) is ErrorCode.KAFKA_STORAGE_ERROR
         assert refusal_of(partition.flush) is ErrorCode.KAFKA_STORAGE_ERROR
         assert store.flush_due(NOW_MS + 10_000) == []
-        store.maintain(NOW_MS + 10_000)
+        finish(store.maintaining(NOW_MS + 10_000))
         assert partition.log_start_offset == 0
         finish(store.checkpointing.writing())
         readable.append(refusal_of(lambda: partition.read(0, max_bytes=100)) is None)
@@ -569,10 +569,10 @@ def test_a_log_whose_start_is_within_the_first_batch_of_its_leader_begins_with_t
     records = [Record(place, NOW_MS, b"k", b"v") for place in range(10, 20)]
     batches = build_batch(records, leader_epoch=3)
     with pytest.raises(BatchHoldsStart) as refused:
-        partition.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
+        partition.appends.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
     assert refused.value.offset == 10
     restart(store, partition, refused.value.offset)
-    partition.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    partition.appends.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
     partition.commit()
     partition.advance_high_watermark(20)
     assert partition.retention.follow_start(15) == 15
@@ -580,9 +580,9 @@ def test_a_log_whose_start_is_within_the_first_batch_of_its_leader_begins_with_t
     assert partition.log.leader_epochs.entries() == [(3, 15)]
     # One that has records refuses such a batch, and so does one that begins after it.
     for begins in (b"", build_batch([Record(0, NOW_MS, b"k", b"v")])):
-        partition.append(begins, now_ms=NOW_MS) if begins else restart(store, partition, 20)
+        partition.appends.append(begins, now_ms=NOW_MS) if begins else restart(store, partition, 20)
         with pytest.raises(KafkaError) as refused:
-            partition.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
+            partition.appends.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
         assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 

@@ -30,7 +30,7 @@ def batch_of(*records: Record, **kwargs) -> bytearray:
 
 def refused(partition: Partition, records: bytes, **kwargs) -> KafkaError:
     with pytest.raises(KafkaError) as raised:
-        partition.append(records, now_ms=NOW_MS, **kwargs)
+        partition.appends.append(records, now_ms=NOW_MS, **kwargs)
     assert not partition.log.has_staged
     assert not partition.log.producers.producers
     return raised.value
@@ -67,7 +67,7 @@ def test_a_produce_request_brings_one_batch():
 def test_the_beginning_of_a_second_batch_is_cut_off():
     partition = partition_with()
     whole = batch_of()
-    assert partition.append(whole + whole[:-1], now_ms=NOW_MS).last_offset == 0
+    assert partition.appends.append(whole + whole[:-1], now_ms=NOW_MS).last_offset == 0
     partition.commit()
     assert len(partition.read(0, max_bytes=1000).records) == len(whole)
     assert refused(partition_with(), whole[:-1]).code is ErrorCode.INVALID_RECORD
@@ -94,7 +94,7 @@ def test_a_single_record_that_does_not_fill_its_batch_is_refused():
     lying[17:21] = crc32c(bytes(lying[21:])).to_bytes(4, "big")
     partition = partition_with()
     with pytest.raises(KafkaError) as raised:
-        partition.append(lying, now_ms=NOW_MS)
+        partition.appends.append(lying, now_ms=NOW_MS)
     assert raised.value.code is ErrorCode.INVALID_RECORD
 
 
@@ -103,18 +103,18 @@ def test_a_single_record_of_any_size_is_taken_without_a_second_look(size, monkey
     batch = batch_of(Record(0, NOW_MS, None, b"v" * size))
     partition = partition_with()
     for offset in range(2):  # the beginning of a segment is not ordinary
-        assert partition.append(batch, now_ms=NOW_MS).last_offset == offset
+        assert partition.appends.append(batch, now_ms=NOW_MS).last_offset == offset
     monkeypatch.setattr("odradek.storage.log.appends.prepare", None)
-    assert partition.append(batch, now_ms=NOW_MS).last_offset == 2
+    assert partition.appends.append(batch, now_ms=NOW_MS).last_offset == 2
 
 
 def test_max_message_bytes_bounds_a_batch_and_segment_bytes_too():
     batch = batch_of()
-    assert partition_with(max_message_bytes=len(batch)).append(batch, now_ms=NOW_MS).base_offset == 0
+    assert partition_with(max_message_bytes=len(batch)).appends.append(batch, now_ms=NOW_MS).base_offset == 0
     assert (
         refused(partition_with(max_message_bytes=len(batch) - 1), batch).code is ErrorCode.MESSAGE_TOO_LARGE
     )
-    assert partition_with(segment_bytes=len(batch)).append(batch, now_ms=NOW_MS).base_offset == 0
+    assert partition_with(segment_bytes=len(batch)).appends.append(batch, now_ms=NOW_MS).base_offset == 0
     assert (
         refused(partition_with(segment_bytes=len(batch) - 1), batch).code is ErrorCode.RECORD_LIST_TOO_LARGE
     )
@@ -132,7 +132,7 @@ def test_timestamps_far_from_now_are_refused_on_both_sides():
     late = batch_of(Record(0, NOW_MS + HOUR_MS + 1, b"k", b"v"))
     assert refused(partition_with(), late).code is ErrorCode.INVALID_TIMESTAMP
     edge = batch_of(Record(0, NOW_MS + HOUR_MS, b"k", b"v"))
-    assert partition_with().append(edge, now_ms=NOW_MS).base_offset == 0
+    assert partition_with().appends.append(edge, now_ms=NOW_MS).base_offset == 0
     early = batch_of(Record(0, NOW_MS - 1001, b"k", b"v"), Record(1, NOW_MS, b"k", b"v"))
     partition = partition_with(message_timestamp_before_max_ms=1000)
     assert refused(partition, early).code is ErrorCode.INVALID_TIMESTAMP
@@ -140,7 +140,9 @@ def test_timestamps_far_from_now_are_refused_on_both_sides():
 
 def test_log_append_time_stamps_the_batch_and_says_so():
     partition = partition_with(message_timestamp_type="LogAppendTime")
-    appended = partition.append(batch_of(Record(0, 5, b"k", b"v"), Record(1, 6, b"k", b"v")), now_ms=NOW_MS)
+    appended = partition.appends.append(
+        batch_of(Record(0, 5, b"k", b"v"), Record(1, 6, b"k", b"v")), now_ms=NOW_MS
+    )
     assert appended.log_append_time_ms == NOW_MS
     partition.commit()
     data = memoryview(partition.read(0, max_bytes=1000).records.tobytes())
@@ -155,7 +157,7 @@ def test_message_sets_of_old_requests_are_stored_as_batches(magic):
     messages = b"".join(
         build_message(magic, offset=place, key=b"k%d" % place, value=b"v", **timestamp) for place in range(3)
     )
-    appended = partition.append(messages, now_ms=NOW_MS, magic_limit=magic)
+    appended = partition.appends.append(messages, now_ms=NOW_MS, magic_limit=magic)
     assert (appended.base_offset, appended.last_offset) == (0, 2)
     partition.commit()
     data = memoryview(partition.read(0, max_bytes=1000).records.tobytes())
@@ -170,19 +172,19 @@ def test_a_new_batch_in_an_old_request_comes_alone():
         (whole[:-1], ErrorCode.CORRUPT_MESSAGE),
     ):
         with pytest.raises(KafkaError) as raised:
-            partition_with().append(whole + behind, now_ms=NOW_MS, magic_limit=1)
+            partition_with().appends.append(whole + behind, now_ms=NOW_MS, magic_limit=1)
         assert raised.value.code is code
 
 
 def test_an_empty_message_set_of_an_old_request_is_nothing():
     partition = partition_with()
-    assert partition.append(b"", now_ms=NOW_MS, magic_limit=1).base_offset == -1
+    assert partition.appends.append(b"", now_ms=NOW_MS, magic_limit=1).base_offset == -1
     assert not partition.log.has_staged
 
 
 def test_a_coordinator_may_append_many_batches_at_once():
     partition = partition_with()
-    appended = partition.append(batch_of() + batch_of(), now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    appended = partition.appends.append(batch_of() + batch_of(), now_ms=NOW_MS, origin=Origin.COORDINATOR)
     assert (appended.base_offset, appended.last_offset) == (0, 1)
 
 
@@ -191,14 +193,14 @@ def test_a_leaders_batches_keep_their_offsets_and_epochs():
     batches = batch_of(Record(7, NOW_MS, b"k", b"v"), leader_epoch=3) + batch_of(
         Record(9, NOW_MS, b"k", b"v"), leader_epoch=5, compression=Compression.GZIP
     )
-    partition.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    partition.appends.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
     partition.commit()
     data = partition.read(0, max_bytes=1000).records.tobytes()
     assert data == batches
     assert partition.log_end_offset == 10
     assert partition.log.leader_epochs.end_offset_for(4, partition.log_end_offset) == (3, 9)
     with pytest.raises(KafkaError):
-        partition.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
+        partition.appends.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
 
 
 @pytest.mark.parametrize("codec", list(Compression))

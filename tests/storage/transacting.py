@@ -39,7 +39,7 @@ class Producer:
         verification = self.partition.begin_verification(
             self.producer_id, self.producer_epoch, self.sequence, version=self.version
         )
-        appended = self.partition.append(
+        appended = self.partition.appends.append(
             batch, now_ms=now_ms, transactions=Verified(verification, self.version)
         )
         self.sequence += len(values)
@@ -58,7 +58,7 @@ class Producer:
         return EndMarker(self.producer_id, self.producer_epoch, self.coordinator_epoch, commit, self.version)
 
     def end(self, *, commit: bool, now_ms: int = NOW_MS) -> Appended:
-        appended = self.partition.append_marker(self.marker(commit=commit), now_ms=now_ms)
+        appended = self.partition.appends.append_marker(self.marker(commit=commit), now_ms=now_ms)
         self.partition.commit()
         return appended
 

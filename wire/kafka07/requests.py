@@ -26,8 +26,7 @@ from odradek.wire.kafka07 import Unreadable
 LATEST = -1
 EARLIEST = -2
 RANDOM_PARTITION = -1
-"""Of a PRODUCE: the broker chooses."""
-TOPIC_BYTES_MAX = 0x7FFF
+"""The partition of a PRODUCE for which the broker chooses."""
 
 _PARTITION_SIZE = Struct(">ii")
 _PARTITION_OFFSET_SIZE = Struct(">iqi")

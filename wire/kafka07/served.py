@@ -81,8 +81,8 @@ def encode_batch(
     skipped_bytes: int,
     wanted_bytes: int,
 ) -> tuple[bytes, int]:
-    """Of the messages of a batch from `first_offset` on, not WRAPPED: up to `wanted_bytes` after
-    `skipped_bytes`, and the size of all of them. Refuses as `values_of`."""
+    """Messages of a batch from `first_offset` on, not WRAPPED: up to `wanted_bytes` after `skipped_bytes`,
+    and the size of all of them. Refuses as `values_of`."""
     if header.is_control or header.record_count == 0:
         return b"", 0
     section = records_section(batch, header)

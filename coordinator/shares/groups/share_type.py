@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from odradek.coordinator.groups.group import JOIN_EPOCH, LEAVE_EPOCH, SHARE
-from odradek.coordinator.groups.group_type import Check, GroupType, MachineParts, Protocol
+from odradek.coordinator.groups.group_type import Check, GroupHandlers, GroupType, MachineParts
 from odradek.coordinator.groups.request_checks import check_described, check_name
 from odradek.coordinator.shares.groups.commands import StatesDeleted, StatesInitialized
 from odradek.coordinator.shares.groups.membership import TIMERS, AskedHeartbeat, ShareMembership
@@ -19,9 +19,9 @@ from odradek.wire.messages import share_group_heartbeat as heartbeat
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 
 
-def _start(parts: MachineParts) -> Protocol:
+def _start(parts: MachineParts) -> GroupHandlers:
     membership = ShareMembership(parts)
-    return Protocol(
+    return GroupHandlers(
         membership=membership,
         new_group=membership.new_group,
         commands={

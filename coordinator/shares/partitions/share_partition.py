@@ -72,7 +72,7 @@ class Acknowledgement(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """What a member wants."""
+    """Records that a member wants."""
 
     member: str
     records_max: int
@@ -141,7 +141,7 @@ class SharePartition:
 
     @property
     def done_count(self) -> int:
-        """Of the records from the start on, how many are acknowledged or archived, stored or not."""
+        """Number of records from the start on that are acknowledged or archived, stored or not."""
         return sum(
             run.last - max(run.first, self.start) + 1
             for run in self._runs()
@@ -188,8 +188,8 @@ class SharePartition:
         limits: ShareLimits,
         now_ms: int,
     ) -> list[Acquired]:
-        """Of `batches`, which are what the log has from the offset `read_from` on. `aborted` are those that a
-        reader of committed records does not get: they count as done."""
+        """Acquires records of `batches`, which the log has from the offset `read_from` on. `aborted` are
+        those that a reader of committed records does not get: they count as done."""
         if not batches or batches[-1].last_offset < self.start:
             return []
         last = batches[-1].last_offset
@@ -295,7 +295,7 @@ class SharePartition:
         self._change(run, _STATE_AFTER[kind], limits, change)
 
     def release(self, member: str, limits: ShareLimits) -> Change:
-        """What the member has, it gives back; to be stored."""
+        """Gives back the records that the member has acquired; to be stored."""
         change = Change()
         for part in self._window:
             if isinstance(part, Hole):

@@ -49,12 +49,12 @@ class Run:
     count: int
     """How often they were delivered."""
     member: str = NOBODY
-    """Who has acquired them."""
+    """Member that has acquired them."""
     deadline_ms: int = 0
     """When the member loses them, if they are acquired."""
     pending: Change | None = None
     member_before: str = NOBODY
-    """Who had acquired them before the pending change."""
+    """Member that had acquired them before the pending change."""
 
     def part(self, first: int, last: int) -> Run:
         """Some of its offsets, in the same state."""

@@ -86,7 +86,7 @@ def _without_overlaps(batches: list[Batch]) -> list[Batch]:
 
 
 def _of_two(first: Batch, second: Batch) -> list[Batch]:
-    """Of two that overlap, or touch in one state; `first` is before `second` in their order."""
+    """Batches in place of two that overlap, or touch in one state; `first` comes before `second`."""
     if first[2:] == second[2:]:
         return [first._replace(last_offset=max(first.last_offset, second.last_offset))]
     if second[2:] < first[2:]:

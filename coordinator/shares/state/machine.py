@@ -89,7 +89,7 @@ BATCH_OVERHEAD_BYTES = 61
 RECORD_BYTES = 120
 """More than a snapshot takes without the group's id and the batches, with the record's own lengths."""
 BATCH_BYTES = 20
-"""Of one state batch."""
+"""Size of one state batch."""
 
 NEGATIVE_PARTITION = "A partition number cannot be negative."
 NEVER_INITIALIZED = "The state of this share partition was not initialized."
@@ -134,7 +134,7 @@ class ShareMachine:
         self._settings = settings
         self._partition_count_of = partition_count_of
         self._position = 0
-        """Of the next record."""
+        """Position of the next record."""
         self._last_tombstone = 0
         self._pruned = 0
         self._rewritten_count = 0
@@ -340,7 +340,7 @@ class ShareMachine:
         now_ms: int,
         out: list[Effect],
     ) -> read_share_group_state.PartitionResult:
-        """What is kept, for the leader with this epoch: earlier ones are fenced from now on. INVALID_REQUEST
+        """Kept state, for the leader with this epoch: earlier ones are fenced from now on. INVALID_REQUEST
         for a state that was not initialized, FENCED_LEADER_EPOCH. An epoch of -1 is not compared, and fences
         nobody."""
         kept = self._checked(key, asked.leader_epoch)
@@ -451,7 +451,7 @@ class ShareMachine:
         now_ms: int,
         out: list[Effect],
     ) -> read_share_group_state_summary.PartitionResult:
-        """What is kept, without the batches; where there is none, a start offset of -1."""
+        """Kept state without the batches; where there is none, a start offset of -1."""
         _check_number(key)
         self._check_topic(key)
         kept = self.states.get(key)

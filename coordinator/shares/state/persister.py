@@ -1,4 +1,4 @@
-"""What share groups and share partitions ask the share coordinator, wherever it is.
+"""Interface of the share coordinator, wherever it is, for share groups and share partitions.
 
 A share partition is one partition of a topic as one share group reads it. Its state has a start offset (all
 records before it are done), and batches of offsets after it with their delivery state and count. The state
@@ -34,7 +34,7 @@ NO_DELIVERY_COUNT = -1
 
 
 class DeliveryState(IntEnum):
-    """Of records. 3 is reserved by KIP-1191."""
+    """Delivery state of records. 3 is reserved by KIP-1191."""
 
     AVAILABLE = 0
     ACQUIRED = 1

@@ -1,4 +1,4 @@
-"""What is kept of one share partition."""
+"""Stored state of one share partition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_EPOCH = -(2**31)
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What a record of type ShareUpdate says."""
+    """Content of a record of type ShareUpdate."""
 
     snapshot_epoch: int
     leader_epoch: int
@@ -27,7 +27,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a record of type ShareSnapshot says."""
+    """Content of a record of type ShareSnapshot."""
 
     snapshot_epoch: int
     state_epoch: int

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Answers:
-    """Of one connection; implements `exchange.Versions`."""
+    """Responses to ApiVersions on one connection; implements `exchange.Versions`."""
 
     def __init__(self, routes: Routes, connection: Connection) -> None:
         self._routes = routes

@@ -41,7 +41,7 @@ MIN_REAUTHENTICATION_INTERVAL_MS = 1_000
 
 
 class State(Enum):
-    """What the machine waits for."""
+    """States of the machine: what it waits for."""
 
     FIRST = auto()
     """ApiVersions or SaslHandshake."""

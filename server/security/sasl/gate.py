@@ -45,7 +45,7 @@ ANSWER_READ_MS = 50
 
 @dataclass(slots=True, kw_only=True)
 class SaslListener:
-    """What the gates of a listener share."""
+    """Parts that the gates of a listener share."""
 
     name: str
     settings: Settings
@@ -187,9 +187,7 @@ class Gate:
         shared, connection = self._listener.unauthenticated, self._connection
         shared.remove(self)
         shared.successes += 1
-        if known.is_again:
-            shared.reauthentications += 1
-        else:
+        if not known.is_again:
             self._listener.successes += 1
         requests = connection.requests
         connection.principal, connection.is_token = known.principal, known.is_token

@@ -35,7 +35,7 @@ _KERBEROS_BASE = -1_765_328_384
 _RETRIABLE = {21: "client not yet valid", 33: "ticket not yet valid", 34: "replay"}
 """Errors of the protocol (RFC 4120) that end by themselves, as in KerberosError."""
 TEXT_LENGTH_MAX = 300
-"""Of a sentence of the library."""
+"""Length of the library's sentences."""
 
 
 class Acceptor:

@@ -118,7 +118,7 @@ def _validator(
     schedule: Schedule,
     ending: ExitStack,
 ) -> Validator:
-    """What checks the tokens of a listener."""
+    """The validator for the tokens of a listener."""
     settings = config.logins[security.name].tokens
     assert settings is not None
     if isinstance(settings, UnsignedTokens):

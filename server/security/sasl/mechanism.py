@@ -34,7 +34,7 @@ class Login:
     """The result of a successful authentication."""
 
     name: str
-    """Of the user, without `User:`."""
+    """Name of the user, without `User:`."""
     ends_ms: int | None = None
     """The time from which on the credential is no longer valid, in ms since 1970; None: it has no end."""
     is_token: bool = False
@@ -63,5 +63,5 @@ NewServer = Callable[[], MechanismServer]
 
 
 def shown(text: str, length_max: int = SHOWN_LENGTH) -> str:
-    """What a client has sent, for the log: quoted, escaped and short."""
+    """Text that a client has sent, for the log: quoted, escaped and short."""
     return ascii(text[:length_max])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from odradek.config.oauthbearer import UnsignedTokens
 
 TOKEN_LENGTH_MAX = 65_536
-"""Of authorities the longest have some thousand characters; a worker should not read half a MB of JSON."""
+"""Tokens of authorities have some thousand characters at most; a worker should not read half a MB of JSON."""
 MESSAGE_BYTES_MAX = TOKEN_LENGTH_MAX + 16 * 1024
 """With the extensions; before the patterns, which a client that nobody knows could keep busy."""
 SUBJECT_LENGTH_MAX = 500
@@ -77,7 +77,7 @@ class OAuthBearerServer:
         self.login: Login | None = None
         self._validator = validator
         self._refusal: InvalidToken | None = None
-        """What the client was told, until it sends something."""
+        """Refusal that the client was told, until it sends something."""
 
     def respond(self, token: bytes, now_ms: int) -> Later:
         refusal, self._refusal = self._refusal, None

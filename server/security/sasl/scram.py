@@ -153,7 +153,7 @@ class ScramServer:
         return b"v=" + base64.b64encode(signature)
 
     def _login_of_token(self, now_ms: int) -> Login:
-        """It may have ended since the first message."""
+        """Login with the token. AuthenticationFailed: it has ended since the first message."""
         token = None if self._tokens is None else self._tokens.find(self._user, now_ms)
         if token is None:
             raise AuthenticationFailed(f"the delegation token {self._shown} has ended")

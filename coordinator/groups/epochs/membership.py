@@ -82,12 +82,13 @@ class EpochMembership(Generic[AnyGroup, AnyMember, AnyChange]):
         member = group.members.get(request.member_id)
         if member is None or not self._changes_nothing(group, member, asked, now_ms):
             return None
-        intervals, session = self._settings.of_group(request.group_id).intervals[self.kind], member.session
-        deadline_ms = now_ms + intervals.session_timeout_ms
+        session = member.session
+        timeout_ms, interval_ms, _ = self._settings.of_group(request.group_id).intervals[self.kind]
+        deadline_ms = now_ms + timeout_ms
         if session.timer_at_ms is None or deadline_ms < session.timer_at_ms:
             return None
         session.deadline_ms = deadline_ms
-        response, interval_ms = session.quick_response, intervals.heartbeat_interval_ms
+        response = session.quick_response
         if (
             response is None
             or response.member_epoch != request.member_epoch

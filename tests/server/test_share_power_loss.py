@@ -9,7 +9,6 @@ import random
 
 import pytest
 
-from odradek.apis.turn import FLUSHED
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.shares.state.batches import Batch
 from odradek.coordinator.shares.state.coordinator import ShareCoordinator
@@ -43,7 +42,7 @@ class PromptTurn:
 
     def add(self, partition, done, until):
         partition.commit()
-        if until & FLUSHED:
+        if until.flushed:
             partition.flush()
         done(None)
 

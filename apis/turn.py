@@ -30,6 +30,13 @@ COMMITTED = Until()
 FLUSHED = Until(flushed=True)
 
 
+def until(flushed: bool, replicated: bool = False, patience_ms: int = 0) -> Until:
+    """The conditions; without replicas one of the two constants: the turn tells COMMITTED by identity."""
+    if replicated:
+        return Until(flushed, True, patience_ms)
+    return FLUSHED if flushed else COMMITTED
+
+
 class Committable(Protocol):
     """The part of a storage partition that a turn uses."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odradek.apis.turn import COMMITTED, FLUSHED
+from odradek.apis.turn import until
 from odradek.coordinator.cluster.features import METADATA_VERSION, broker_gates
 from odradek.coordinator.replication.replica_fetcher import (
     BeginAnew,
@@ -191,8 +191,8 @@ class Following:
         except Exception as error:
             self._done(key, error)
         else:
-            until = FLUSHED if appended.must_flush else COMMITTED
-            self._schedule.turn.add(partition, partial(self._replicated, key, partition, effect), until)
+            done = partial(self._replicated, key, partition, effect)
+            self._schedule.turn.add(partition, done, until(appended.must_flush))
 
     def _replicated(
         self, key: ReplicaKey, partition: Partition, effect: Replicate, error: KafkaError | None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from odradek.apis.turn import FLUSHED, Until
+from odradek.apis.turn import FLUSHED, Until, until
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
 from odradek.storage.log import transactions as storage
 from odradek.storage.log.appends import Origin
@@ -140,7 +140,7 @@ class PartitionLog:
 
     def _until(self, appended: Appended) -> Until:
         """Conditions for the result of an append: a flush if it needs one, replicas if there are any."""
-        return Until(appended.must_flush, self._appender.is_replicated)
+        return until(appended.must_flush, self._appender.is_replicated)
 
     def _refuse(self, pending: _Pending, error: Exception) -> None:
         if not isinstance(error, KafkaError):

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from odradek.apis.turn import COMMITTED
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
 from odradek.server.coordination.coordinator_log import PartitionLog
 from odradek.server.network._pipeline import Turn
@@ -56,6 +57,18 @@ def test_an_append_that_trips_over_a_bug_is_refused_and_holds_up_nobody(partitio
         log.append([(b"k", b"3", NOW_MS)], tell("third"))
 
     assert play(partition, story) == (["first", "second UNKNOWN_SERVER_ERROR", "third"], [b"1", b"3"])
+
+
+def test_what_waits_for_nothing_more_is_told_to_the_turn_by_the_constant_that_it_compares_with(partition):
+    class Asked:
+        def add(self, partition, done, until):
+            self.until = until
+
+    turn = Asked()
+    log = PartitionLog(partition, turn, lambda: NOW_MS, loop=None)
+    log.append([(b"k", b"1", NOW_MS)], lambda error: None)
+    assert turn.until is COMMITTED
+    partition.commit()
 
 
 def test_a_listener_with_a_bug_does_not_keep_the_next_one_waiting(partition):

@@ -11,17 +11,18 @@ Source: KafkaApis.handleConsumerGroupHeartbeat and handleConsumerGroupDescribe o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odradek.apis.access import ALLOW_ALL, CODES, each, on_groups, on_topics, only
 from odradek.apis.api import Waiting
-from odradek.apis.coordinators import asked_by, client_of, nobody
+from odradek.apis.coordinators import asked_by, client_of
 from odradek.apis.declaration import Api
 from odradek.apis.group_descriptions import describe_api
 from odradek.apis.prefixes import Ask, Prefix, RememberedResponse
 from odradek.apis.refusals import Refusal
+from odradek.coordinator.asked import NOBODY, Asked, Client
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.consumer_group_describe import (
@@ -37,7 +38,6 @@ from odradek.wire.messages.consumer_group_heartbeat import (
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.coordinators import Groups
-    from odradek.coordinator.asked import Asked
 
 
 class ConsumerGroupHeartbeat:
@@ -53,7 +53,7 @@ class ConsumerGroupHeartbeat:
         return Prefix(ConsumerGroupHeartbeatRequest.versions, self._learn, is_of_connection=True)
 
     def _learn(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Ask | None:
-        asked = _asked(request, context, nobody)
+        asked = Asked(request, _client_of(context), NOBODY)
         ask = RememberedResponse(partial(self._groups.ask, request.group_id, asked), context.api_version)
         # Only for members: their number limits what a connection remembers.
         return None if ask() is None else Ask(ask)
@@ -69,18 +69,16 @@ class ConsumerGroupHeartbeat:
                 error_code=CODES[ResourceType.GROUP if is_of_group else ResourceType.TOPIC]
             )
         waiting = Waiting()
-        self._groups.submit(request.group_id, _asked(request, context, waiting.complete))
+        asked = asked_by(_client_of(context), HEARTBEAT.refuse, request, waiting.complete)
+        self._groups.submit(request.group_id, asked)
         return waiting
 
 
-def _asked(
-    request: ConsumerGroupHeartbeatRequest, context: RequestContext, take: Callable[[Any], object]
-) -> Asked[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse]:
+def _client_of(context: RequestContext) -> Client:
     client = client_of(context)
-    if context.authorizer is not ALLOW_ALL:
-        left_out = partial(context.left_out, Operation.DESCRIBE, ResourceType.TOPIC)
-        client = client._replace(left_out=left_out)
-    return asked_by(client, HEARTBEAT.refuse, request, take)
+    if context.authorizer is ALLOW_ALL:
+        return client
+    return client._replace(left_out=partial(context.left_out, Operation.DESCRIBE, ResourceType.TOPIC))
 
 
 def _topics_of(group: DescribedGroup) -> Iterator[str]:

@@ -121,10 +121,6 @@ def asked_by(
     return Asked(request, client, Ticket(take, partial(refuse, request, client.version)))
 
 
-def nobody(response: object) -> None:
-    """Takes the response to a request that is only asked with `Groups.ask`."""
-
-
 def ask_for_each(
     parts: Iterable[Message],
     refuse: Refuse,

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import the_group
 from odradek.apis.api import Waiting
-from odradek.apis.coordinators import asked_by, client_of, nobody
+from odradek.apis.coordinators import asked_by, client_of
 from odradek.apis.declaration import Api
 from odradek.apis.prefixes import Ask, Prefix, RememberedResponse
+from odradek.coordinator.asked import NOBODY, Asked
 from odradek.wire.acl_types import Operation
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -33,7 +34,7 @@ class Heartbeat:
         return Prefix(HeartbeatRequest.versions, self._learn)
 
     def _learn(self, request: HeartbeatRequest, context: RequestContext) -> Ask | None:
-        asked = asked_by(client_of(context), API.refuse, request, nobody)
+        asked = Asked(request, client_of(context), NOBODY)
         ask = RememberedResponse(partial(self._groups.ask, request.group_id, asked), context.api_version)
         # Only for members: their number limits what a connection remembers.
         return None if ask() is None else Ask(ask)

@@ -103,34 +103,27 @@ class Prefix(Generic[R]):
 
 
 class RememberedResponse:
-    """Calls `ask()` each time and returns the response frame; None if that returned None or an error.
+    """Calls `ask()` each time and returns the frame of its response, which is not changed; None if there is
+    none, or an error in it."""
 
-    What `ask` returns is not changed. `respond` makes the response message of it; it must depend on nothing
-    else that changes.
-    """
+    __slots__ = ("_ask", "_frame", "_response", "_version")
 
-    __slots__ = ("_answer", "_ask", "_frame", "_respond", "_version")
-
-    def __init__(
-        self, ask: Callable[[], Any], version: int, respond: Callable[[Any], Message] | None = None
-    ) -> None:
+    def __init__(self, ask: Callable[[], Any], version: int) -> None:
         self._ask = ask
-        self._respond = respond
         self._version = version
-        self._answer: Any = None
+        self._response: Any = None
         self._frame = b""
 
     def __call__(self) -> bytes | None:
-        answer = self._ask()
-        if answer is None:
+        response = self._ask()
+        if response is None:
             return None
-        if answer is self._answer or answer == self._answer:
+        if response is self._response or response == self._response:
             return self._frame
-        response = answer if self._respond is None else self._respond(answer)
         kind: Any = type(response)
         if errors_of(kind)(response):
             return None  # the handler's response is counted as an error
         frame = b"".join(response_parts(response, self._version, 0))
         if len(frame) <= RESPONSE_BYTES_MAX:
-            self._answer, self._frame = answer, frame
+            self._response, self._frame = response, frame
         return frame

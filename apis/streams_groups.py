@@ -1,9 +1,9 @@
 """Groups of Kafka Streams applications (KIP-1071): StreamsGroupHeartbeat (key 88, version 0) and
 StreamsGroupDescribe (89, version 0).
 
-After the checks that need only the request the group's coordinator decides. Beside the response it gives the
-missing internal topics of the application: this module creates them, and every response lists them until they
-exist. With the feature `streams.version` at level 0, or without `streams` in
+This module checks what needs only the request; then the group's coordinator decides. Its result has the
+response, and the missing internal topics of the application. This module creates them, and every response
+lists them until they exist. With the feature `streams.version` at level 0, or without `streams` in
 `group.coordinator.rebalance.protocols`, both APIs answer UNSUPPORTED_VERSION before any other check. Then
 come the permissions: for the group, and for all topics of the topology, after a check of their names. Whether
 the client may create internal topics is told in the status. A group with a topic that the client may not

@@ -58,9 +58,6 @@ class Asked(Generic[Request, Response]):
     """The response if nothing is refused, where whoever asks has it from an earlier request. It is not
     changed."""
 
-    def refused(self, code: ErrorCode) -> Response:
-        return self.ticket.refused(code)
-
 
 def kind_of(command: Any) -> type:
     """The class by which a machine finds the handler of a command: of the request that a client asks, or of

@@ -94,11 +94,11 @@ class GroupMachine:
             delete_group=self._delete_group,
         )
         for one in types.types:
-            protocol = one.start(parts)
-            self._memberships[one.name] = protocol.membership
-            self._new_group[one.name] = protocol.new_group
-            self._handlers |= protocol.commands
-            self._quick_handlers |= protocol.quick_commands
+            handlers = one.start(parts)
+            self._memberships[one.name] = handlers.membership
+            self._new_group[one.name] = handlers.new_group
+            self._handlers |= handlers.commands
+            self._quick_handlers |= handlers.quick_commands
 
     def handle(self, command: Any, now_ms: int) -> list[Effect]:
         kind = command.__class__  # as `kind_of`, whose call every heartbeat and commit would pay for

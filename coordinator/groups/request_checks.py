@@ -35,12 +35,12 @@ MEMBER_ID_REQUIRED_SINCE = 1
 
 def check_name(asked: Asked[Any, Any], _: Any) -> Any:
     """Check of a request about one group."""
-    return None if asked.request.group_id else asked.refused(ErrorCode.INVALID_GROUP_ID)
+    return None if asked.request.group_id else asked.ticket.refused(ErrorCode.INVALID_GROUP_ID)
 
 
 def check_described(asked: Asked[Any, Any], _: Any) -> Any:
     """Check of a request that describes one group."""
-    return None if all(asked.request.group_ids) else asked.refused(ErrorCode.INVALID_GROUP_ID)
+    return None if all(asked.request.group_ids) else asked.ticket.refused(ErrorCode.INVALID_GROUP_ID)
 
 
 def _check_join(

@@ -58,7 +58,7 @@ class GroupsInZooKeeper:
         """An OffsetCommitRequest, or an OffsetFetchRequest with one group and its topics. The ticket gets the
         response on the event loop."""
         if not group_id or "/" in group_id or group_id in (".", ".."):
-            asked.ticket(asked.refused(ErrorCode.INVALID_GROUP_ID))
+            asked.ticket(asked.ticket.refused(ErrorCode.INVALID_GROUP_ID))
         elif isinstance(asked.request, OffsetCommitRequest):
             self._commit(asked.request, asked.ticket)
         else:

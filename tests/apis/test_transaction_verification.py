@@ -39,7 +39,7 @@ class Asked:
         if self.replies:
             code = self.replies.pop(0)
             if code is not None:
-                command.ticket(command.refused(code))
+                command.ticket(command.ticket.refused(code))
                 return
         self._transactions.submit(transactional_id, command)
 

@@ -55,7 +55,7 @@ class Coordinator:
             self.answer(command)
 
     def answer(self, command):
-        command.ticket(command.refused(self.code))
+        command.ticket(command.ticket.refused(self.code))
 
 
 class Commits:

@@ -84,9 +84,6 @@ class Count:
     group_id: str
     step: int
 
-    def refused(self, code):
-        return self.ticket.refused(code)
-
 
 @dataclass(slots=True, kw_only=True)
 class CounterKey(LogRecord, record_type=1000, versions=(0, 0)):
@@ -143,7 +140,7 @@ class Counters:
     def count(self, command: Count, now_ms: int, out: list[Effect]) -> None:
         group_id, group = command.group_id, self.parts.groups.get(command.group_id)
         if group is not None and group.group_type != COUNTER:
-            out.append(Reply(command.ticket, command.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)))
+            out.append(Reply(command.ticket, command.ticket.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)))
             return
         count = command.step + (0 if group is None else group.count)
         self.parts.store(group_id, [(CounterKey(group_id=group_id), CounterValue(count=count))], now_ms, out)
@@ -173,7 +170,7 @@ class Counters:
 
 
 def check_name(command: Count, settings: Any) -> CountResponse | None:
-    return None if command.group_id else command.refused(ErrorCode.INVALID_GROUP_ID)
+    return None if command.group_id else command.ticket.refused(ErrorCode.INVALID_GROUP_ID)
 
 
 def start(parts: MachineParts) -> GroupHandlers:

@@ -296,7 +296,7 @@ class EpochMembership(Generic[AnyGroup, AnyMember, AnyChange]):
         described = self.messages.described_group
         try:
             group = self._existing(group_id)
-            answer = described(
+            found = described(
                 error_code=NONE,
                 group_id=group_id,
                 group_state=group.state_name,
@@ -305,8 +305,8 @@ class EpochMembership(Generic[AnyGroup, AnyMember, AnyChange]):
                 **self._described(group),
             )
         except KafkaError as refusal:
-            answer = described(error_code=refusal.code, error_message=refusal.own_message, group_id=group_id)
-        out.append(Reply(asked.ticket, self.messages.describe(groups=[answer])))
+            found = described(error_code=refusal.code, error_message=refusal.own_message, group_id=group_id)
+        out.append(Reply(asked.ticket, self.messages.describe(groups=[found])))
 
     def topics_changed(self, group: AnyGroup, names: frozenset[str], now_ms: int, out: list[Effect]) -> None:
         """The next heartbeat compares them."""

@@ -113,7 +113,9 @@ def test_who_waits_is_told_when_the_log_fails_before_the_question(node, request_
     assert answers == []
     node.log.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
     (answer,) = answers
-    assert answer == group_requests.asked(request_of_a_client).refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert answer == group_requests.asked(request_of_a_client).ticket.refused(
+        ErrorCode.COORDINATOR_NOT_AVAILABLE
+    )
     assert node.persister.states == states
     node.log.is_prompt = True
     node.clock.run(10_000)

@@ -16,7 +16,7 @@ from odradek.apis.access import (
     NOTHING_REFUSED,
     Authorizer,
     Refused,
-    Resources,
+    need_of,
 )
 
 if TYPE_CHECKING:
@@ -90,34 +90,22 @@ class RequestContext:
         return bool(self.refused) and (operation, resource_type, name) in self.refused
 
     def refused_names(
-        self, operation: Operation, resource_type: ResourceType, names: Collection[str | None]
+        self, operation: Operation, resource_type: ResourceType, names: Collection[str]
     ) -> Collection[str]:
-        """Names with which the client may not do this, whatever the request names. None stands for an unknown
-        name and is never refused."""
-        wanted = self._undecided(operation, resource_type, names)
-        if not wanted:
+        """Refused ones among names that the client's request stands for. Each refusal is logged."""
+        if self.authorizer is ALLOW_ALL:
             return ()
-        return {name for _, _, name in self.authorizer.refused_of(self.connection, wanted)}
+        needs = (need_of(operation, resource_type),)
+        return {name for _, _, name in self.authorizer.refused(self.connection, needs, names)}
 
-    def left_out(
-        self, operation: Operation, resource_type: ResourceType, names: Collection[str | None]
+    def hidden_names(
+        self, operation: Operation, resource_type: ResourceType, names: Collection[str]
     ) -> Collection[str]:
         """Refused ones among names that the client has not told: a list omits them."""
-        wanted = self._undecided(operation, resource_type, names)
-        if not wanted:
+        if self.authorizer is ALLOW_ALL:
             return ()
-        return {name for _, _, name in self.authorizer.left_out(self.connection, wanted)}
-
-    def _undecided(
-        self, operation: Operation, resource_type: ResourceType, names: Collection[str | None]
-    ) -> Resources:
-        """The resources, once each; nothing if all are known to be allowed, as mostly."""
-        authorizer = self.authorizer
-        if authorizer is ALLOW_ALL or authorizer.is_known_to_allow(
-            self.connection, operation, resource_type, names
-        ):
-            return []
-        return [(operation, resource_type, name) for name in dict.fromkeys(names) if name is not None]
+        wanted = {(operation, resource_type): names}
+        return {name for _, _, name in self.authorizer.hidden(self.connection, wanted)}
 
 
 class Waiting:

@@ -53,6 +53,8 @@ class ConsumerGroupHeartbeat:
         return Prefix(ConsumerGroupHeartbeatRequest.versions, self._learn, is_of_connection=True)
 
     def _learn(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Ask | None:
+        if request.rebalance_timeout_ms != -1:
+            return None  # it says all of the member, and is not repeated
         asked = Asked(request, _client_of(context), NOBODY)
         ask = RememberedResponse(partial(self._groups.ask, request.group_id, asked), context.api_version)
         # Only for members: their number limits what a connection remembers.
@@ -78,7 +80,7 @@ def _client_of(context: RequestContext) -> Client:
     client = client_of(context)
     if context.authorizer is ALLOW_ALL:
         return client
-    return client._replace(left_out=partial(context.left_out, Operation.DESCRIBE, ResourceType.TOPIC))
+    return client._replace(hidden_names=partial(context.hidden_names, Operation.DESCRIBE, ResourceType.TOPIC))
 
 
 def _topics_of(group: DescribedGroup) -> Iterator[str]:

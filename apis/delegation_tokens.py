@@ -300,10 +300,10 @@ class DescribeDelegationToken:
         principal = context.connection.principal
         wanted = self._parts.current_view().delegation_tokens.of(owners)
         others = [one for one in wanted if not one.concerns(principal)]
-        hidden_ids = context.left_out(
+        hidden_ids = context.hidden_names(
             Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, [one.token_id for one in others]
         )
-        hidden_owners = context.left_out(
+        hidden_owners = context.hidden_names(
             Operation.DESCRIBE_TOKENS, ResourceType.USER, [one.owner for one in others]
         )
         hidden = {one.token_id for one in others if one.token_id in hidden_ids and one.owner in hidden_owners}

@@ -208,6 +208,8 @@ class Fetch:
         if is_replica:
             is_refused = context.refused_names(_CLUSTER_ACTION, _CLUSTER, (CLUSTER_NAME,))
             return ([], partitions) if is_refused else (partitions, [])
+        if context.authorizer is ALLOW_ALL:
+            return partitions, []
         names: list[str | None]
         if uses_topic_ids:
             known = self._leadership.view.topic_names
@@ -215,7 +217,7 @@ class Fetch:
         else:
             names = [one.topic for one in partitions]
         # An unknown id is told as such, without a permission.
-        refused = context.refused_names(_READ, _TOPIC, names)
+        refused = context.refused_names(_READ, _TOPIC, [name for name in names if name is not None])
         if not refused:
             return partitions, []
         pairs = list(zip(partitions, names, strict=True))

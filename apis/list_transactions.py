@@ -45,7 +45,7 @@ class ListTransactions:
         response = self._transactions.list_transactions(request)
         listed = response.transaction_states
         ids = [one.transactional_id for one in listed]
-        unseen = context.left_out(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ids)
+        unseen = context.hidden_names(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ids)
         if unseen:
             response.transaction_states = [one for one in listed if one.transactional_id not in unseen]
         pattern = request.transactional_id_pattern

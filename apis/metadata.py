@@ -148,7 +148,7 @@ class Metadata:
         unseen = context.refused_names(DESCRIBE, TOPIC, names)
         missing = [name for name in names if name not in unseen and self._topics.lacks((name,))]
         uncreatable: Collection[str] = ()
-        if may_create and missing and context.left_out(CREATE, ResourceType.CLUSTER, (CLUSTER_NAME,)):
+        if may_create and missing and context.hidden_names(CREATE, ResourceType.CLUSTER, (CLUSTER_NAME,)):
             uncreatable = context.refused_names(CREATE, TOPIC, missing)
         return RefusedNames(uncreatable, unseen)
 
@@ -214,7 +214,7 @@ class Metadata:
     ) -> list[MetadataResponseTopic]:
         topics = self._topics.view.topics
         if wants_all:
-            unseen = context.left_out(DESCRIBE, TOPIC, topics)
+            unseen = context.hidden_names(DESCRIBE, TOPIC, topics)
             return [
                 self._topic(topic, context, alive) for name, topic in topics.items() if name not in unseen
             ]
@@ -452,7 +452,9 @@ class DescribeTopicPartitions:
         names = set(view.topics) if wants_all else {topic.name for topic in request.topics}
         unseen: set[str] = set()
         if context.authorizer is not ALLOW_ALL:
-            unseen.update((context.left_out if wants_all else context.refused_names)(DESCRIBE, TOPIC, names))
+            unseen.update(
+                (context.hidden_names if wants_all else context.refused_names)(DESCRIBE, TOPIC, names)
+            )
         first_partition = 0
         if cursor is not None:
             if cursor.partition_index < 0 or not (wants_all or cursor.topic_name in names):

@@ -129,7 +129,7 @@ class OffsetFetch:
     def _visible(
         self, topics: list[OffsetFetchResponseTopics], context: RequestContext
     ) -> list[OffsetFetchResponseTopics]:
-        unseen = context.left_out(DESCRIBE, TOPIC, [topic.name for topic in topics])
+        unseen = context.hidden_names(DESCRIBE, TOPIC, [topic.name for topic in topics])
         visible = [topic for topic in topics if topic.name not in unseen]
         if context.api_version < FIRST_VERSION_WITH_IDS:
             return visible

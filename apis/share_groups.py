@@ -155,7 +155,9 @@ class DescribeShareGroupOffsets:
     def _seen(self, group: offsets.DescribeShareGroupOffsetsResponseGroup, context: RequestContext) -> Places:
         """The topics that exist and that the client may describe."""
         present = [one for one in group.topics if one.topic_id in self._leadership.view.topic_names]
-        unseen = context.left_out(Operation.DESCRIBE, ResourceType.TOPIC, [one.topic_name for one in present])
+        unseen = context.hidden_names(
+            Operation.DESCRIBE, ResourceType.TOPIC, [one.topic_name for one in present]
+        )
         return [
             (one.topic_name, one.topic_id, [each.partition_index for each in one.partitions])
             for one in present

@@ -162,7 +162,7 @@ class StreamsGroupHeartbeat:
 def _uncreatable(topics: Collection[str], context: RequestContext) -> Collection[str]:
     """The topics that the client may not create: neither in the cluster nor by name."""
     create = Operation.CREATE
-    if not context.left_out(create, ResourceType.CLUSTER, (CLUSTER_NAME,)):
+    if not context.hidden_names(create, ResourceType.CLUSTER, (CLUSTER_NAME,)):
         return ()
     return context.refused_names(create, ResourceType.TOPIC, topics)
 

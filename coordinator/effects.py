@@ -108,7 +108,7 @@ class MatchTopics(Effect):
     """Valid ones."""
     version: int
     """Version of the view whose topics are searched."""
-    left_out: Callable[[Collection[str]], Collection[str]] | None = None
+    hidden_names: Callable[[Collection[str]], Collection[str]] | None = None
     """Which of the topics are to be left out: those that the member may not describe that has asked."""
 
 

@@ -244,8 +244,8 @@ class ConsumerMembership(EpochMembership[ConsumerGroup, ConsumerMember, Consumer
             group.matching_since_ms = now_ms
             group.has_new_topics = False
             patterns = tuple(group.subscriptions.pattern_counts)
-            left_out = asked.client.left_out
-            out.append(MatchTopics(group.group_id, patterns, self._topics().version, left_out))
+            hidden_names = asked.client.hidden_names
+            out.append(MatchTopics(group.group_id, patterns, self._topics().version, hidden_names))
 
     def _response(
         self,

@@ -298,10 +298,10 @@ class Coordinators:
 
         names = list(self.leadership.view.topics)
         matched: MatchedTopics = yield lambda: matches_of(effect.patterns, names)
-        if effect.left_out is None or matched is None:
+        if effect.hidden_names is None or matched is None:
             return matched
-        left_out = frozenset(effect.left_out({name for names in matched.values() for name in names}))
-        return {pattern: names - left_out for pattern, names in matched.items()}
+        hidden_names = frozenset(effect.hidden_names({name for names in matched.values() for name in names}))
+        return {pattern: names - hidden_names for pattern, names in matched.items()}
 
     def settings_of_groups(self, view: ClusterView) -> GroupSettings:
         """Settings of groups: they change with the broker's, with the groups' own, and with the levels of

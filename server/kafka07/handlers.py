@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odradek.apis.access import ALLOW_ALL, NOTHING_REFUSED
+from odradek.apis.access import ALLOW_ALL, NOTHING_REFUSED, need_of
 from odradek.apis.api import LatePart, RequestContext, Waiting
 from odradek.server.kafka07.positions import LogPositions, Range
 from odradek.server.kafka07.producing import iter_batches_of_set, payload_bytes_max
@@ -306,7 +306,7 @@ class Handlers:
         authorizer = self.connections.dispatcher.authorizer
         if authorizer is ALLOW_ALL:
             return False
-        return bool(authorizer.refused_of(connection, [(operation, ResourceType.TOPIC, topic)]))
+        return bool(authorizer.refused(connection, (need_of(operation, ResourceType.TOPIC),), (topic,)))
 
     async def _ask(self, request: Message, version: int, connection: Connection) -> Any:
         """The response of the handler for today's clients; None after a fault."""

@@ -24,7 +24,7 @@ cdef class Remembered:
 
     cdef int kind
     cdef Route route
-    cdef list resources
+    cdef dict resources
     cdef bytes key
     cdef const uint8_t *repeated  # in the key
     cdef Py_ssize_t repeated_bytes
@@ -45,7 +45,7 @@ cdef class Remembered:
     cdef bytes places
     cdef BurstPart part
 
-    def __init__(self, Route route, bytes key not None, learnt, list resources):
+    def __init__(self, Route route, bytes key not None, learnt, dict resources):
         self.route = route
         self.resources = resources
         self.key = key
@@ -450,7 +450,7 @@ cdef class Requests:
         cdef Remembered remembered
         dispatcher.generation()  # without it the prefixes of an older view would still be there
         remembered = dispatcher.shared.get(key)
-        if remembered is None or dispatcher.authorizer.refused_of(self.owner, remembered.resources):
+        if remembered is None or dispatcher.authorizer.hidden(self.owner, remembered.resources):
             return False
         self._remember(remembered)
         return True

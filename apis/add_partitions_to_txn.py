@@ -112,7 +112,7 @@ class AddPartitionsToTxn:
             verified if transaction.verify_only else added,
         )
         if version >= ADDED_BY_BROKERS_SINCE:
-            self._transactions.submit(transactional_id, asked)
+            self._transactions().submit(transactional_id, asked)
         else:
             add_patiently(self._transactions, self._timers, asked)
 

@@ -56,14 +56,14 @@ class ConsumerGroupHeartbeat:
         if request.rebalance_timeout_ms != -1:
             return None  # it says all of the member, and is not repeated
         asked = Asked(request, _client_of(context), NOBODY)
-        ask = RememberedResponse(partial(self._groups.ask, request.group_id, asked), context.api_version)
+        ask = RememberedResponse(partial(self._groups().ask, request.group_id, asked), context.api_version)
         # Only for members: their number limits what a connection remembers.
         return None if ask() is None else Ask(ask)
 
     def __call__(
         self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
     ) -> ConsumerGroupHeartbeatResponse | Waiting:
-        if not self._groups.serves_consumer_groups:
+        if not self._groups().serves_consumer_groups:
             return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         if context.refused:
             is_of_group = context.refuses(Operation.READ, ResourceType.GROUP, request.group_id)
@@ -72,7 +72,7 @@ class ConsumerGroupHeartbeat:
             )
         waiting = Waiting()
         asked = asked_by(_client_of(context), HEARTBEAT.refuse, request, waiting.complete)
-        self._groups.submit(request.group_id, asked)
+        self._groups().submit(request.group_id, asked)
         return waiting
 
 
@@ -103,7 +103,7 @@ HEARTBEAT = Api(
 DESCRIBE = describe_api(
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-    lambda groups: groups.serves_consumer_groups,
+    lambda groups: groups().serves_consumer_groups,
     _topics_of,
 )
 APIS = (HEARTBEAT, DESCRIBE)

@@ -39,7 +39,7 @@ class EndTxn:
             waiting.complete(response)
 
         asked = asked_by(client_of(context), API.refuse, request, ended)
-        self._transactions.submit(request.transactional_id, asked)
+        self._transactions().submit(request.transactional_id, asked)
         return waiting
 
 

@@ -161,11 +161,11 @@ class FindCoordinator:
 
     def _partition_of(self, key_type: int, key: str, version: int) -> int | None:
         if key_type == GROUP_KEY:
-            return self._groups.partition_of(key)
+            return self._groups().partition_of(key)
         if key_type == TRANSACTION_KEY:
-            return self._transactions.partition_of(key)
+            return self._transactions().partition_of(key)
         found = share_partition_key(key) if version >= FIRST_VERSION_OF_SHARE_KEYS else None
-        return None if found is None else self._shares.partition_of(found.text)
+        return None if found is None else self._shares().partition_of(found.text)
 
 
 def _make(parts: ApiParts) -> FindCoordinator:

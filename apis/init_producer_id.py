@@ -70,7 +70,7 @@ class InitProducerId:
             waiting.complete(response)
 
         asked = asked_by(client_of(context), API.refuse, request, initialized)
-        self._transactions.submit(transactional_id, asked)
+        self._transactions().submit(transactional_id, asked)
         return waiting
 
 

@@ -25,7 +25,7 @@ class ListGroups:
         self._groups = groups
 
     def __call__(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-        response = self._groups.list_groups(request)
+        response = self._groups().list_groups(request)
         if context.refuses(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
             names = [group.group_id for group in response.groups]
             unseen = context.hidden_names(Operation.DESCRIBE, ResourceType.GROUP, names)

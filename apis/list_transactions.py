@@ -42,7 +42,7 @@ class ListTransactions:
     def __call__(
         self, request: ListTransactionsRequest, context: RequestContext
     ) -> ListTransactionsResponse | WorkAnswer:
-        response = self._transactions.list_transactions(request)
+        response = self._transactions().list_transactions(request)
         listed = response.transaction_states
         ids = [one.transactional_id for one in listed]
         unseen = context.hidden_names(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ids)

@@ -55,7 +55,7 @@ class OffsetDelete:
 
         # Sent even with nothing left to delete: the answer has an error if the group does not exist.
         known = OffsetDeleteRequest(group_id=request.group_id, topics=checked.known)
-        self._groups.submit(request.group_id, asked_by(client_of(context), API.refuse, known, deleted))
+        self._groups().submit(request.group_id, asked_by(client_of(context), API.refuse, known, deleted))
         return waiting
 
 

@@ -58,7 +58,7 @@ class OffsetFetch:
     def __call__(self, request: OffsetFetchRequest, context: RequestContext) -> Waiting:
         version, client = context.api_version, client_of(context)
         groups = _groups_of(request, version)
-        coordinators = self._groups if version > 0 else self._oldest_groups or self._groups
+        coordinators = (self._oldest_groups if version == 0 else None) or self._groups()
         gathering = Gathering(len(groups), lambda found: self._response(groups, found, version))
         for index, group in enumerate(groups):
             take = gathering.ticket(index)

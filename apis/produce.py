@@ -570,6 +570,7 @@ def _make(parts: ApiParts) -> Produce:
         return TransactionVerification(
             node.leadership,
             node.transactions,
+            node.remote_transactions,
             node.timers,
             is_enabled=settings.verifies_transactions,
             pause_ms_max=settings.verification_pause_ms_max,

@@ -98,10 +98,10 @@ class ShareParts:
     @property
     def is_served(self) -> bool:
         """Whether there are share groups (`share.version`)."""
-        return self.groups.serves_share_groups
+        return self.groups().serves_share_groups
 
     def config_of(self, group_id: str) -> GroupConfig:
-        return self.groups.config_of(group_id)
+        return self.groups().config_of(group_id)
 
     def view_changed(self, view: ClusterView, change: object) -> None:
         """Gives up what this node does not lead any more; everything, where there are no share groups."""
@@ -122,8 +122,8 @@ def share_parts(parts: ApiParts) -> ShareParts:
     node, settings = parts.node, parts.settings
     shares = SharePartitions(
         node.leadership,
-        node.groups.persister,
-        node.groups.config_of,
+        node.groups().persister,
+        node.groups().config_of,
         node.timers,
         node.searches,
         node.clock_ms,

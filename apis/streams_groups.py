@@ -128,7 +128,7 @@ class StreamsGroupHeartbeat:
     def __call__(
         self, request: StreamsGroupHeartbeatRequest, context: RequestContext
     ) -> StreamsGroupHeartbeatResponse | Waiting:
-        if not self._groups.serves_streams_groups:
+        if not self._groups().serves_streams_groups:
             return refused_heartbeat(ErrorCode.UNSUPPORTED_VERSION).response
         try:
             _check_access(request, context)
@@ -137,7 +137,7 @@ class StreamsGroupHeartbeat:
             return refused_heartbeat(error.code, error.own_message).response
         waiting = Waiting()
         ticket = Ticket(lambda result: waiting.complete(self._response(result, context)), refused_heartbeat)
-        self._groups.submit(request.group_id, Asked(request, client_of(context), ticket))
+        self._groups().submit(request.group_id, Asked(request, client_of(context), ticket))
         return waiting
 
     def _response(
@@ -307,7 +307,7 @@ HEARTBEAT = Api(
 DESCRIBE = describe_api(
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
-    lambda groups: groups.serves_streams_groups,
+    lambda groups: groups().serves_streams_groups,
     lambda group: () if group.topology is None else _topics_of(group.topology),
 )
 APIS = (HEARTBEAT, DESCRIBE)

@@ -76,7 +76,7 @@ def add_patiently(transactions: Transactions, timers: Timers, asked: Asked[Any, 
     transactional_id = asked.request.transactions[0].transactional_id
 
     def submit() -> None:
-        transactions.submit(transactional_id, asked)
+        transactions().submit(transactional_id, asked)
 
     def retry_or_answer(response: AddPartitionsToTxnResponse) -> None:
         if response.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:

@@ -41,7 +41,7 @@ from odradek.wire.produced_records import transactional_producer
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.coordinators import Transactions
+    from odradek.apis.coordinators import RemoteTransactions, Transactions
     from odradek.apis.leadership import Leadership
     from odradek.apis.turn import Timers
     from odradek.wire.messages.produce import ProduceRequest, ProduceResponse
@@ -92,6 +92,7 @@ Errors = Mapping[Partition, ErrorCode]
 
 def ask_coordinator(
     transactions: Transactions,
+    remote_transactions: Callable[[], RemoteTransactions | None],
     transactional_id: str,
     producer: tuple[int, int],
     partitions: Collection[Partition],
@@ -110,9 +111,9 @@ def ask_coordinator(
         refused = _refused_in(response, wanted)
         then({partition: _producer_error(code, support) for partition, code in refused.items()})
 
-    remote = transactions.remote
-    if remote is None or not remote.ask(transactions.partition_of(transactional_id), request, answered):
-        transactions.submit(transactional_id, asked_to_add(request, BROKER, answered))
+    coordinator, remote = transactions(), remote_transactions()
+    if remote is None or not remote.ask(coordinator.partition_of(transactional_id), request, answered):
+        coordinator.submit(transactional_id, asked_to_add(request, BROKER, answered))
 
 
 def _refused_in(
@@ -189,12 +190,22 @@ Produce = Callable[["ProduceRequest", "RequestContext", Verdicts], "ProduceRespo
 class TransactionVerification:
     """Takes Produce requests with a transactional id, and passes them back with verdicts."""
 
-    __slots__ = ("is_enabled", "leadership", "line", "patience_ms", "pause_ms_max", "timers", "transactions")
+    __slots__ = (
+        "is_enabled",
+        "leadership",
+        "line",
+        "patience_ms",
+        "pause_ms_max",
+        "remote_transactions",
+        "timers",
+        "transactions",
+    )
 
     def __init__(
         self,
         leadership: Leadership,
         transactions: Transactions,
+        remote_transactions: Callable[[], RemoteTransactions | None],
         timers: Timers,
         *,
         is_enabled: Callable[[], bool],
@@ -207,6 +218,7 @@ class TransactionVerification:
         """
         self.leadership = leadership
         self.transactions = transactions
+        self.remote_transactions = remote_transactions
         self.timers = timers
         self.is_enabled = is_enabled
         self.pause_ms_max = pause_ms_max
@@ -368,6 +380,7 @@ class _Question:
         assert transactional_id is not None
         ask_coordinator(
             verification.transactions,
+            verification.remote_transactions,
             transactional_id,
             self._producer,
             unknown,

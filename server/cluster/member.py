@@ -461,8 +461,8 @@ def reach_brokers(opened: Opened, serving: Serving, member: Member, ending: Asyn
     peers = BrokerPeers(node.id, listener, timeout_ms, setup, current_view)
     ending.callback(peers.close)
     serving.coordinators.peers = peers
-    serving.coordinators.transactions.remote = RemoteTransactions(node.id, peers, current_view)
-    serving.coordinators.groups.log_ends = RemoteLogEnds(peers, current_view, opened.schedule.timers)
+    serving.coordinators.remote_transactions = RemoteTransactions(node.id, peers, current_view)
+    serving.coordinators.log_ends = RemoteLogEnds(peers, current_view, opened.schedule.timers)
 
 
 def deciding_of(member: Member) -> Deciding:

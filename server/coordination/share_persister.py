@@ -249,7 +249,7 @@ class SharePersister:
         def take(response: Any) -> None:
             self._answered(job, response.results[0].partitions[0])
 
-        self._shares.submit_state(Asked(request, kind.asker, Ticket(take, job.refused_response)))
+        self._shares().submit_state(Asked(request, kind.asker, Ticket(take, job.refused_response)))
 
     def _go_when_created(self, jobs: Sequence[_Job]) -> None:
         is_first = not self._without_topic

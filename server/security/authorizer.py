@@ -1,8 +1,8 @@
 """The authorizer of a broker (`apis/access.py`): it decides by ACLs and super users, and logs refusals.
 
 A connection keeps what it was told (`Granted`), for its principal, its host and one state of the rules. It
-never reads the answers of another connection. When the rules change, the view of the cluster does: then all
-answers count as unknown, and the pipeline drops what connections have learnt.
+never reads the decisions of another connection. When the rules change, the view of the cluster does: then all
+decisions count as unknown, and the pipeline drops what connections have learnt.
 
 Source: StandardAuthorizer of Kafka 4.3.
 """
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.authorizer")
 
-ANSWERS_MAX = 2_000
-"""Answers that a connection keeps for one operation on one type of resource; with more they are forgotten."""
+DECISIONS_MAX = 2_000
+"""Decisions that a connection keeps for one operation on one type of resource; then they are forgotten."""
 NAME_CHARACTERS_MAX = 249
-"""Length of a name whose answer is kept, as of a topic. Other names may have 32,767 bytes: their answers are
-found anew each time."""
+"""Length of a name whose decision is kept, as of a topic. Other names may have 32,767 bytes: their decisions
+are found anew each time."""
 LINES_MAX = 60
 """Lines in the log in `LOG_WINDOW_MS`."""
 LOG_WINDOW_MS = 60_000
 SHOWN_CHARACTERS_MAX = 100
 """Length of a name in the log: a client may name what no resource can be called."""
 NO_RULES = AclRules()
-_NO_ANSWERS: dict[Any, bool] = {}
+_NO_DECISIONS: dict[Any, bool] = {}
 
-Answers = dict[tuple[Any, Any], dict[Any, bool]]
+Decisions = dict[tuple[Any, Any], dict[Any, bool]]
 """By operation and type of resource, then by the name of a resource; None stands for any resource."""
 
 
 class Granted:
-    """Answers of the authorizer to one connection."""
+    """Decisions of the authorizer to one connection."""
 
-    __slots__ = ("acls", "answers", "is_super", "principal", "rules", "who")
+    __slots__ = ("acls", "decisions", "is_super", "principal", "rules", "who")
 
     def __init__(self, connection: Requester, acls: AclRules | None, policy: Policy) -> None:
         self.principal = connection.principal
@@ -53,23 +53,23 @@ class Granted:
         self.rules = NO_RULES if acls is None else acls
         self.who = identities_of(self.principal, host_text(connection.peer_host))
         self.is_super = self.principal in policy.super_users
-        self.answers: Answers = {}
+        self.decisions: Decisions = {}
 
     def knows(self, wanted: Resources) -> bool:
         """Whether all of them are known to be allowed."""
-        answers = self.answers
+        decisions = self.decisions
         for operation, resource_type, name in wanted:
-            known = answers.get((operation, resource_type))
+            known = decisions.get((operation, resource_type))
             if known is None or not known.get(name):
                 return False
         return True
 
     def of(self, operation: Operation, resource_type: ResourceType) -> dict[Any, bool]:
-        """Its answers, to be read and added to."""
-        answers = self.answers.setdefault((operation, resource_type), {})
-        if len(answers) >= ANSWERS_MAX:
-            answers.clear()
-        return answers
+        """Its decisions, to be read and added to."""
+        decisions = self.decisions.setdefault((operation, resource_type), {})
+        if len(decisions) >= DECISIONS_MAX:
+            decisions.clear()
+        return decisions
 
 
 class StandardAuthorizer:
@@ -86,10 +86,10 @@ class StandardAuthorizer:
         granted = self._granted(connection)
         if granted.is_super:
             return NOTHING_REFUSED
-        answers = granted.answers
+        decisions = granted.decisions
         for need in needs:
             if need.names is not None:
-                known = answers.get((need.operation, need.resource_type), _NO_ANSWERS)
+                known = decisions.get((need.operation, need.resource_type), _NO_DECISIONS)
                 if not all(map(known.get, need.names(request))):
                     break
         else:
@@ -116,19 +116,19 @@ class StandardAuthorizer:
         granted = self._granted(connection)
         if granted.is_super:
             return True
-        return all(map(granted.answers.get((operation, resource_type), _NO_ANSWERS).get, names))
+        return all(map(granted.decisions.get((operation, resource_type), _NO_DECISIONS).get, names))
 
     def may_on_any(self, connection: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         granted = self._granted(connection)
         if granted.is_super:
             return True
-        answers = granted.of(operation, resource_type)
-        answer = answers.get(None)
-        if answer is None:
-            answer = answers[None] = self._policy.allows_any(
+        decisions = granted.of(operation, resource_type)
+        decision = decisions.get(None)
+        if decision is None:
+            decision = decisions[None] = self._policy.allows_any(
                 granted.rules, granted.who, operation, resource_type
             )
-        return answer
+        return decision
 
     def _told(self, granted: Granted, wanted: Resources, needs: Needs, api: str) -> Refused:
         """Resources that are refused, after their lines in the log."""
@@ -154,17 +154,17 @@ class StandardAuthorizer:
 
     def _may(self, granted: Granted, wanted: tuple[Operation, ResourceType, Any]) -> bool:
         operation, resource_type, name = wanted
-        answers = granted.of(operation, resource_type)
-        answer = answers.get(name)
-        if answer is not None:
-            return answer
+        decisions = granted.of(operation, resource_type)
+        decision = decisions.get(name)
+        if decision is not None:
+            return decision
         text = self._name_of(resource_type, name)
         if text is None:
             return True
-        answer = self._policy.allows(granted.rules, granted.who, operation, resource_type, text)
+        decision = self._policy.allows(granted.rules, granted.who, operation, resource_type, text)
         if len(text) <= NAME_CHARACTERS_MAX:
-            answers[name] = answer
-        return answer
+            decisions[name] = decision
+        return decision
 
     def _name_of(self, resource_type: ResourceType, name: Any) -> str | None:
         """None: it is the id of no topic."""

@@ -157,9 +157,9 @@ def test_writing_to_any_topic_is_told_until_the_rules_change():
 def test_a_client_that_asks_for_ever_new_names_fills_no_memory():
     scene, alice = Scene(), Client()
     scene.set(rule())
-    for number in range(2 * authorizer.ANSWERS_MAX):
+    for number in range(2 * authorizer.DECISIONS_MAX):
         scene.authorizer.left_out(alice, [(READ, TOPIC, f"{number}")])
-        assert sum(map(len, alice.granted.answers.values())) <= authorizer.ANSWERS_MAX
+        assert sum(map(len, alice.granted.decisions.values())) <= authorizer.DECISIONS_MAX
     assert scene.may(alice, READ, "orders")
 
 
@@ -171,7 +171,7 @@ def test_the_answer_for_a_long_name_is_right_each_time_and_not_kept():
         for _ in range(2):
             refused = scene.authorizer.refused_of(alice, [(READ, TOPIC, name)])
             assert bool(refused) is name.startswith("o")
-    assert [list(answers) for answers in alice.granted.answers.values()] == [[longest]]
+    assert [list(answers) for answers in alice.granted.decisions.values()] == [[longest]]
 
 
 # The log

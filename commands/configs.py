@@ -8,7 +8,7 @@ from odradek.client.admin import configs as admin
 from odradek.client.admin.asking import Refused
 from odradek.client.admin.configs import Change, Config, ConfigSource, Operation, Resource, ResourceKind
 from odradek.client.admin.topics import describe_topics
-from odradek.client.client_error import ClientError
+from odradek.client.client_error import ClientError, Unreachable
 from odradek.client.cluster import Cluster
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.asking import failed
@@ -138,6 +138,8 @@ def _described(
     for resource in resources:
         try:
             found.append((resource, admin.describe_configs(cluster, resource, names)))
+        except Unreachable:
+            raise
         except ClientError as error:
             refused.append(Refused(str(resource), error))
     return found, refused
@@ -185,6 +187,8 @@ def _altered(
             _refuse_unknown(resource, before, changes)
             _refuse_secrets(before, changes, secrets)
             admin.alter_configs(cluster, resource, changes, only_validate=options.dry_run)
+        except Unreachable:
+            raise
         except ClientError as error:
             refused.append(Refused(str(resource), error))
             continue

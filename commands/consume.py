@@ -10,14 +10,14 @@ from typing import Any
 from odradek.client.admin.topics import describe_topics
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster, TopicPartition
+from odradek.client.connecting import add_connection_arguments, options_of, settings_of
 from odradek.client.member_settings import MEMBER_OPTIONS, MemberSettings
 from odradek.client.progress import Progress
 from odradek.client.reading import Reader
 from odradek.client.stored_records import StoredBatch
-from odradek.commands.connecting import add_connection_arguments, options_of, settings_of
 from odradek.commands.decoding import DECODE_HELP, FORMS, Decoders
 from odradek.commands.group_reading import GroupReading, tell_nothing, tell_skipped
-from odradek.commands.output import quantity
+from odradek.commands.output import LINES, add_form_arguments, quantity
 from odradek.commands.reading_range import Place, Range, parse_range
 from odradek.commands.record_format import FORMAT_HELP, RecordFormat
 from odradek.commands.record_json import json_lines
@@ -112,11 +112,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     printing = parser.add_argument_group("printing")
     form = printing.add_mutually_exclusive_group()
     form.add_argument("-f", "--format", metavar="FORMAT", help="as said below (default: the value, a line)")
-    form.add_argument(
-        "-J",
-        "--json",
-        action="store_true",
-        help="one object a line, which produce --json takes; also -f json",
+    add_form_arguments(
+        form, LINES, "lines of the format, or one object a line (json and jsonl), which produce --json takes"
     )
     printing.add_argument(
         "-K", "--key-separator", metavar="SEP", help="the key and this before each value; not with -f, --json"
@@ -148,7 +145,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints; returns the exit status."""
     if options.format == "json":
-        options.format, options.json = None, True  # as rpk has it
+        options.format, options.output = None, "json"  # as rpk has it
     count = None if options.count is None else parse_whole(options.count, "--count")
     wanted = _range(options)
     printer = RecordPrinter(
@@ -267,12 +264,14 @@ def _names_partition(text: str) -> bool:
 
 def _lines(options: argparse.Namespace) -> Lines:
     is_terminal = sys.stdout.isatty()
-    if (options.key_separator, options.delimiter) != (None, None) and (options.json or options.format):
+    if (options.key_separator, options.delimiter) != (None, None) and (
+        options.output != LINES[0] or options.format
+    ):
         options.usage_error("-K and -D do not go with -f, which says it itself, nor with --json")
     decoders = None
     if options.decode is not None or options.packs:
         decoders = Decoders(options.decode, options.packs)
-    if options.json:
+    if options.output != LINES[0]:
         lines = json_lines if decoders is None else decoders.json_lines
         return _for_terminal(lines) if is_terminal else lines
     return RecordFormat(

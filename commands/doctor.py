@@ -2,8 +2,8 @@
 
 import argparse
 
+from odradek.client.connecting import add_connection_arguments, client_settings
 from odradek.client.diagnosis import Finding, diagnose, may_continue
-from odradek.commands.connecting import add_connection_arguments, client_settings
 from odradek.commands.output import Column, Output, add_output_arguments
 
 ABOUT = """\

@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
 FORMS = ("table", "json", "jsonl", "tsv")
+LINES = ("text", "json", "jsonl")
+"""Forms of commands that print while they find: both of JSON are an object a line, as their list may have no
+end."""
 COLUMN_LEAST = 12
 """Least width of a column of texts where the table is wider than the terminal; others are cut before it."""
 Row = Mapping[str, Any]
@@ -36,14 +39,20 @@ class Column(NamedTuple):
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """`--output` and `--color`."""
     group = parser.add_argument_group("output")
-    group.add_argument(
-        "--output", choices=FORMS, default="table", help="a table for people, or a form for programs"
-    )
+    add_form_arguments(group, FORMS, "a table for people, or a form for programs")
     group.add_argument(
         "--color",
         choices=("auto", "always", "never"),
         default="auto",
         help="colours (default: if a terminal)",
+    )
+
+
+def add_form_arguments(group: Any, forms: Sequence[str], about: str) -> None:
+    """`--output FORM` with one of these forms, of which the first is the default; and `-J`, which is JSON."""
+    group.add_argument("--output", choices=forms, default=forms[0], help=about)
+    group.add_argument(
+        "-J", "--json", dest="output", action="store_const", const="json", help="the same as --output json"
     )
 
 

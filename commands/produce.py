@@ -12,11 +12,11 @@ from typing import BinaryIO
 from odradek.client.admin.topics import await_topic, create_topic
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster, UnknownTopic
+from odradek.client.connecting import add_connection_arguments, cluster_of
 from odradek.client.gathering import BATCH_BYTES, Gatherer
 from odradek.client.partitioning import PARTITIONERS, Partitioner
 from odradek.client.producing import ACKS_ALL, ACKS_LEADER, Producer
 from odradek.client.progress import Progress
-from odradek.commands.connecting import add_connection_arguments, cluster_of
 from odradek.commands.output import quantity, terminal
 from odradek.commands.record_format import unescaped
 from odradek.commands.record_json import ReadRecord, read_record
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     records = parser.add_argument_group("records")
     records.add_argument("-l", "--file", metavar="FILE", help="read this instead of stdin")
     records.add_argument(
-        "--json", action="store_true", help="each line is an object as consume --json prints"
+        "-J", "--json", action="store_true", help="each line is an object as consume --json prints"
     )
     records.add_argument("-k", "--key", metavar="KEY", help="the key of all records")
     records.add_argument(

@@ -13,8 +13,8 @@ from odradek.client.admin.transactions import (
 )
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster, TopicPartition
+from odradek.client.connecting import add_connection_arguments, cluster_of
 from odradek.commands.asking import failed
-from odradek.commands.connecting import add_connection_arguments, cluster_of
 from odradek.commands.output import Column, Output, add_output_arguments, time_text
 from odradek.commands.selecting import named, parse_partition
 

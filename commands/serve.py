@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ABOUT = """\
 Start a broker. It prints one line when it is ready and stops cleanly at Ctrl-C or
-SIGTERM. Options come, each ruling over the one before, from defaults, from the file,
+SIGTERM. Options come, each overriding the one before, from defaults, from the file,
 from KAFKA_* environment variables (KAFKA_LOG_RETENTION_MS is log.retention.ms), and from
 the options below. All names are Kafka's; docs/configuration.md lists what each does here."""
 

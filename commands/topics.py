@@ -10,7 +10,7 @@ from odradek.client.admin import topics as admin
 from odradek.client.admin.asking import Outcome, Refused
 from odradek.client.admin.lag import first_times, offset_bounds
 from odradek.client.admin.topics import TopicDescription
-from odradek.client.client_error import ClientError
+from odradek.client.client_error import ClientError, Unreachable
 from odradek.client.cluster import NEWEST, Cluster, TopicPartition
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.asking import failed
@@ -274,6 +274,8 @@ def _create(cluster: Cluster, options: argparse.Namespace, output: Output) -> in
             )
             if not is_new and not options.if_not_exists:
                 raise ClientError(f"topic {name} is there already")
+        except Unreachable:
+            raise
         except ClientError as error:
             print(f"odradek: {error}", file=sys.stderr)
             status = 1

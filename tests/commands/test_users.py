@@ -117,7 +117,7 @@ def test_where_no_broker_is_a_directory_nearby_is_hinted_at(run, monkeypatch, tm
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ODRADEK_BOOTSTRAP_SERVERS", "127.0.0.1:1")
     ended = run("users", "list", "--timeout", "0.1")
-    assert (ended.status, "cannot be reached" in ended.err, "--data-dir" in ended.err) == (1, True, False)
+    assert (ended.status, "refuses connections" in ended.err, "--data-dir" in ended.err) == (1, True, False)
     (tmp_path / "data").mkdir()
     ended = run("users", "list", "--timeout", "0.1")
     assert ended.err.endswith("; for the users of a node that does not run, give --data-dir data\n")

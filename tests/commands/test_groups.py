@@ -422,7 +422,7 @@ def test_lag_is_told_to_a_user_who_may_not_read_the_records(run):
         "super.users": "User:nobody",
     }
     with (
-        odradek.Broker(options=options, group_initial_rebalance_delay_ms=0) as broker,
+        odradek.Broker(options=options) as broker,
         Cluster(ClientSettings(broker.bootstrap_servers)) as cluster,
     ):
         hidden, open_topic = create_topic(cluster), create_topic(cluster)

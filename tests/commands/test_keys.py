@@ -89,7 +89,7 @@ def broker():
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
-    with odradek.Broker(group_initial_rebalance_delay_ms=0, options=options) as running:
+    with odradek.Broker(options=options) as running:
         yield running
 
 

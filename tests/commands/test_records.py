@@ -23,7 +23,7 @@ NUMBERS = itertools.count()
 @pytest.fixture(scope="module")
 def broker():
     """Without retention, as the records have times of long ago."""
-    with odradek.Broker(group_initial_rebalance_delay_ms=0, num_partitions=2, log_retention_ms=-1) as running:
+    with odradek.Broker(num_partitions=2, log_retention_ms=-1) as running:
         yield running
 
 

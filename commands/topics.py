@@ -14,6 +14,7 @@ from odradek.client.client_error import ClientError, Unreachable
 from odradek.client.cluster import NEWEST, Cluster, TopicPartition
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.asking import failed
+from odradek.commands.confirming import add_yes, confirm
 from odradek.commands.output import Column, Output, quantity, size_text, time_text
 from odradek.commands.selecting import (
     is_pattern,
@@ -40,7 +41,7 @@ examples:
   odradek topics add-partitions orders 12
   odradek topics offsets orders --at 2026-11-27T09:00
   odradek topics trim orders --before -7d --dry-run
-  odradek topics delete 'test-*' --dry-run
+  odradek topics delete 'test-*'          shows them, and asks; in a script: --yes
 
 keys of list: topic partitions replicas internal; with --sizes records size_bytes, too.
 keys of describe: topic partition leader leader_epoch replicas in_sync offline start_offset
@@ -89,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one = add_action(actions, "delete", "delete topics with all their records", _delete)
     one.add_argument("topics", nargs="+", metavar="TOPIC")
     add_dry_run(one)
+    add_yes(one)
     one = add_action(actions, "add-partitions", "give a topic more partitions", _add_partitions)
     one.add_argument("topic", metavar="TOPIC")
     one.add_argument("partitions", metavar="N", help="how many it has then")
@@ -99,6 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--before", required=True, metavar="WHERE", help="an offset, 'end', or a time as -7d or in ISO 8601"
     )
     add_dry_run(one)
+    add_yes(one)
     one = add_action(actions, "offsets", "first and last offsets, or those of a time", _offsets)
     one.add_argument("topics", nargs="+", metavar="TOPIC[:PARTITION]")
     one.add_argument("--at", metavar="TIME", help="the first record of this time or later: -1h, or ISO 8601")
@@ -288,6 +291,14 @@ def _create(cluster: Cluster, options: argparse.Namespace, output: Output) -> in
 def _delete(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     found, missing = _existing(cluster, options.topics)
     names = [topic.name for topic in found]
+    confirm(
+        options,
+        options.topics,
+        names,
+        "delete",
+        "topic with all its records",
+        "topics with all their records",
+    )
     refused = [] if options.dry_run or not names else admin.delete_topics(cluster, names)
     kept = {one.name for one in refused} | (set(names) if options.dry_run else set())
     rows = [{"topic": name, "deleted": name not in kept} for name in names]
@@ -318,6 +329,8 @@ def _trim(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     before = _trim_offsets(cluster, options.before, bounds)
     starts: dict[TopicPartition, int] = {}
     refused: Outcome = []
+    whole = sorted({topic for topic, _ in before})
+    confirm(options, options.topics, whole, "delete records of", "topic", "topics")
     if before and not options.dry_run:
         starts, refused = admin.delete_records(cluster, before)
     rows = [

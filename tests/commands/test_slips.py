@@ -1,20 +1,15 @@
 """Sentences for a person who has made a slip, or whose broker is not there."""
 
-import fcntl
 import os
-import pty
 import re
 import socket
-import struct
-import subprocess
-import sys
-import termios
 import time
 
 import pytest
 
 from odradek.commands.command import COMMANDS
 from odradek.embedding.free_port import free_port
+from tests.kit.terminal import Terminal
 
 DEADLINE_S = 60
 ON_BROKERS = [
@@ -136,23 +131,9 @@ def test_json_of_files_has_the_same_names(run, command, tmp_path):
 
 def test_a_person_at_a_terminal_reads_at_once_that_nobody_listens():
     address = f"127.0.0.1:{free_port()}"
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    words = [sys.executable, "-m", "odradek", "topics", "list", "-b", address]
-    path = ":".join(one for one in sys.path if one)
-    child = subprocess.Popen(
-        words, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "PYTHONPATH": path}
-    )
-    os.close(theirs)
-    try:
-        told = b""
-        while b"says more)" not in told:
-            told += os.read(ours, 1024)
-        assert told.decode() == (
-            f"odradek: {address} refuses connections; trying for 15 s (odradek doctor says more)"
-        ) or told.decode().startswith(f"odradek: {address} refuses connections; trying for 15 s")
-        assert child.poll() is None
-    finally:
-        child.kill()
-        child.wait()
-        os.close(ours)
+    with Terminal("topics", "list", "-b", address, columns=200) as terminal:
+        told = terminal.read_until("\n")
+        assert told == (
+            f"odradek: {address} refuses connections; trying for 15 s (odradek doctor says more)\n"
+        )
+        assert terminal.is_running

@@ -28,7 +28,7 @@ def test_a_topic_is_made_shown_and_deleted(odradek_command):
         {"topic": "a.second", "deleted": False},
     ]
     assert len(odradek_command("topics", "list", "a.*", "--output", "json").rows) == 2
-    assert odradek_command("topics", "delete", "a.*").status == 0
+    assert odradek_command("topics", "delete", "a.*", "--yes").status == 0
     assert odradek_command("topics", "list", "a.*", "--output", "json").rows == []
     assert odradek_command("topics", "list", "a.*").out == "no topics\n"
 

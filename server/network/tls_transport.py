@@ -77,6 +77,11 @@ class TlsAcceptor:
         """New connections have these settings, of which the context is made."""
         self.settings, self.context = settings, context
 
+    @property
+    def needs_certificate(self) -> bool:
+        """Whether a client without a certificate is refused."""
+        return self.context.verify_mode is ssl.CERT_REQUIRED
+
     def start(self, timers: Timers) -> Callable[[], None]:
         """Calls `sweep` from now on; the returned function ends it."""
         return timers.every(SWEEP_MS, self.sweep)

@@ -42,9 +42,22 @@ keys of set and unset: resource name value_before value sensitive.
 exit status: 0, or 1 when something could not be done (a sentence says what)."""
 
 _KINDS = {kind.name.lower().replace("_", "-"): kind for kind in ResourceKind}
+_NAME = Column("name", whole=True)
+_SOURCES = {
+    "DYNAMIC_TOPIC_CONFIG": "topic",
+    "DYNAMIC_GROUP_CONFIG": "group",
+    "DYNAMIC_CLIENT_METRICS_CONFIG": "client metrics",
+    "DYNAMIC_BROKER_CONFIG": "broker",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG": "all brokers",
+    "DYNAMIC_BROKER_LOGGER_CONFIG": "logger",
+    "STATIC_BROKER_CONFIG": "file",
+    "DEFAULT_CONFIG": "default",
+}
+"""For people: Kafka's names take half of a line."""
+_SOURCE = Column("source", text=lambda source: _SOURCES.get(source, source))
 _CHANGED = [
     Column("resource"),
-    Column("name"),
+    _NAME,
     Column("value_before", "before"),
     Column("value", "after"),
 ]
@@ -95,7 +108,7 @@ def _get(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
         for name in options.names
         if name not in {one.name for one in configs}
     ]
-    columns = [Column("name"), Column("value"), Column("source")]
+    columns = [_NAME, Column("value"), _SOURCE]
     output.rows(columns if len(resources) == 1 else [Column("resource"), *columns], rows, "no options")
     return failed([*refused, *missing])
 
@@ -113,7 +126,7 @@ def _diff(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
         for resource, configs in found
         for one in _not_default(resource, configs)
     ]
-    columns = [Column("resource"), Column("name"), Column("value"), Column("default"), Column("source")]
+    columns = [Column("resource"), _NAME, Column("value"), Column("default"), _SOURCE]
     nothing = f"all is default ({quantity(len(found), 'resource')})" if found else ""
     output.rows(columns, rows, nothing)
     return failed([*missing, *refused])

@@ -140,6 +140,10 @@ def run(options: argparse.Namespace) -> int:
             writer = _Writer(producer, targets, options, progress.update)
             try:
                 _write_all(source, lines, writer, _Pace(rate))
+            except _Stopped:
+                raise
+            except ClientError as error:
+                raise writer.given_up(error) from None
             finally:
                 progress.clear()
         if sys.stderr.isatty() and not options.quiet:
@@ -307,6 +311,10 @@ class _Targets:
         return counts[topic]
 
 
+class _Stopped(ClientError):
+    """A line that is wrong; the sentence says what is written."""
+
+
 class _Writer:
     """Hands records to the producer."""
 
@@ -349,9 +357,16 @@ class _Writer:
     def stopped(self, sentence: str) -> ClientError:
         """The failure of a line; what stands before it is written, if that is not for a transaction."""
         if self._is_transaction:
-            return ClientError(f"{sentence}; nothing is written")
+            return _Stopped(f"{sentence}; nothing is written")
         self.flush()
-        return ClientError(f"{sentence}; {quantity(self.written, 'record')} before it written")
+        return _Stopped(f"{sentence}; {quantity(self.written, 'record')} before it written")
+
+    def given_up(self, error: ClientError) -> ClientError:
+        """A failure of the brokers, with what they have before it; of records under way nothing is known."""
+        if self._is_transaction:
+            return ClientError(f"{error}; nothing is written", error.code)
+        written = quantity(self._producer.written_count, "record")
+        return ClientError(f"{error}; {written} of {self.written:,} are written for certain", error.code)
 
     def flush(self) -> None:
         """Returns when the brokers have all records; in a transaction it waits for its end."""

@@ -3,11 +3,14 @@
 import pytest
 
 import odradek
+from tests.kit.terminal import Terminal
 
 
 @pytest.fixture(scope="module")
 def broker():
     options = {"num.partitions": "2", "log.retention.ms": "700000"}
+    # Groups have this option of the broker as a default of their own.
+    options["group.streams.initial.rebalance.delay.ms"] = None
     with odradek.Broker(options=options) as running:
         yield running
 
@@ -195,3 +198,15 @@ def test_a_fault_is_one_sentence_and_status_1(configs, arguments, sentence):
     assert ended.status == 1
     assert ended.err.startswith(f"odradek: {sentence}"), ended.err
     assert len(ended.err.splitlines()) == 1
+
+
+def test_names_of_options_are_whole_in_a_narrow_terminal(run, broker):
+    names = ["follower.replication.throttled.replicas", "message.timestamp.after.max.ms"]
+    run("topics", "create", "big", "-c", f"{names[0]}=0:1,1:1", "-b", broker.bootstrap_servers)
+    with Terminal("configs", "get", "topic:big", "-b", broker.bootstrap_servers) as terminal:
+        lines = terminal.ended()[0].splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = {line.split()[0]: line.split()[-1] for line in lines}
+    assert set(names) <= set(shown)
+    assert not [name for name in shown if "…" in name]
+    assert shown[names[0]] == "topic"

@@ -159,7 +159,7 @@ class Cluster:
         try:
             matches = re.compile(pattern if pattern is not None else ".*").fullmatch
         except re.error as error:
-            raise ClientError(f"the pattern {pattern!r} is no regular expression: {error}") from error
+            raise ClientError(f"the pattern {pattern!r} is not a regular expression: {error}") from error
         found = self._described(None, Patience(self.settings))
         return sorted(topic.name for topic in found if not topic.is_internal and matches(topic.name))
 

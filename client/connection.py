@@ -107,7 +107,7 @@ class Connection:
         except ConnectionRefusedError as error:
             raise Disconnected(f"{self.address} refuses connections") from error
         except (socket.gaierror, UnicodeError) as error:
-            text = reason_of(error) if isinstance(error, OSError) else "it is no name of a host"
+            text = reason_of(error) if isinstance(error, OSError) else "it is not a name of a host"
             raise Unresolved(f"the name {self._host} has no address: {text}") from error
         except OSError as error:
             raise Disconnected(f"{self.address} cannot be reached: {reason_of(error)}") from error

@@ -109,5 +109,5 @@ def _read(name: str, path: str) -> str:
         with open(path, encoding="ascii") as file:
             return file.read()
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "it is no PEM file"
+        reason = (error.strerror if isinstance(error, OSError) else None) or "it is not a PEM file"
         raise ClientError(f"{name} {path} cannot be read: {reason}") from None

@@ -40,7 +40,7 @@ def addresses_of(host: str, port: int) -> list[str]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError:  # "a..b", or a label of more than 63 characters
-        raise socket.gaierror(socket.EAI_NONAME, "it is no name of a host") from None
+        raise socket.gaierror(socket.EAI_NONAME, "it is not a name of a host") from None
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 

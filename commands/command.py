@@ -18,7 +18,7 @@ examples:
   odradek serve server.properties         with Kafka's own options
   odradek topics create orders -p 6       at the broker on localhost:9092 (-b for another)
   odradek consume orders --follow
-  odradek doctor                          why does my client not connect
+  odradek doctor                          why does my client not connect?
   odradek users add admin --mechanism SCRAM-SHA-256 --data-dir data
                                           the first user, before a start
   odradek dump data                       what a data directory holds
@@ -85,7 +85,7 @@ COMMANDS = {
             "completion",
             tells_failures=True,
         ),
-        Command("doctor", "why does my client not connect", "doctor", tells_failures=True),
+        Command("doctor", "why does my client not connect?", "doctor", tells_failures=True),
         Command("produce", "write lines, or lines of JSON, into a topic", "produce", tells_failures=True),
         Command("consume", "print the records of topics", "consume", tells_failures=True),
         Command("bench", "a load for a broker, and its latencies", "bench", tells_failures=True),

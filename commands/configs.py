@@ -13,7 +13,7 @@ from odradek.client.cluster import Cluster
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.asking import failed
 from odradek.commands.output import Column, Output, quantity
-from odradek.commands.selecting import matching
+from odradek.commands.selecting import matching, no_such
 from odradek.wire.errors import ErrorCode
 
 ABOUT = """\
@@ -283,7 +283,7 @@ def _resource(text: str) -> Resource:
     if word in _KINDS and (name or (word == "broker" and not colon)):
         return Resource(_KINDS[word], name)
     raise ClientError(
-        f"{text!r} is no resource: it is topic:NAME, broker:ID, broker, broker-logger:ID, group:NAME or "
+        f"{text!r} is not a resource: write topic:NAME, broker:ID, broker, broker-logger:ID, group:NAME or "
         "client-metrics:NAME"
     )
 
@@ -301,7 +301,7 @@ def _matching_topics(cluster: Cluster, resource: Resource) -> list[Resource]:
         topics, _ = describe_topics(cluster)
         names = matching((topic.name for topic in topics if not topic.is_internal), [name])
     if not names:
-        raise ClientError(f"there is no topic {name}")
+        raise ClientError(no_such("topic", name))
     return [Resource(ResourceKind.TOPIC, one) for one in names]
 
 
@@ -326,6 +326,6 @@ def _secret(text: str) -> tuple[str, str]:
             with open(path, encoding="utf-8") as file:
                 value = file.read(_SECRET_BYTES_MAX)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ClientError(f"the file of --secret {name} cannot be read: {reason}") from None
     return name, value.removesuffix("\n").removesuffix("\r")

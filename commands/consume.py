@@ -22,7 +22,7 @@ from odradek.commands.reading_range import Place, Range, parse_range
 from odradek.commands.record_format import FORMAT_HELP, RecordFormat
 from odradek.commands.record_json import json_lines
 from odradek.commands.record_printer import Lines, RecordPrinter, Test
-from odradek.commands.selecting import matching, parse_partition, parse_whole
+from odradek.commands.selecting import matching, no_such, parse_partition, parse_whole
 from odradek.wire.record_layout import Record
 
 ABOUT = """\
@@ -207,7 +207,7 @@ def _read_as_member(
     known = cluster.partitions_of(names)
     for name in names:
         if name not in known:
-            raise ClientError(f"there is no topic {name}")
+            raise ClientError(no_such("topic", name))
     reading = GroupReading(
         cluster,
         options.group,
@@ -325,7 +325,7 @@ def _grep(text: str) -> Test:
         search: Any = re2.compile(text[1:-1].encode("utf-8", "surrogateescape"), options).search
     except re2.error as error:
         why = error.args[0].decode() if isinstance(error.args[0], bytes) else error
-        raise ClientError(f"the pattern {text} is no regular expression: {why}") from None
+        raise ClientError(f"the pattern {text} is not a regular expression: {why}") from None
     return lambda record: any(search(content) is not None for content in _contents(record))
 
 
@@ -350,7 +350,7 @@ def _partitions(cluster: Cluster, options: argparse.Namespace) -> list[TopicPart
         numbers = cluster.partitions_of(names)
         for name in names:
             if name not in numbers:
-                raise ClientError(f"there is no topic {name}")
+                raise ClientError(no_such("topic", name))
             wanted = [parse_partition(text)[1]] if named else range(numbers[name]) if only is None else [only]
             if wanted and wanted[-1] >= numbers[name]:
                 raise ClientError(
@@ -366,7 +366,7 @@ def _names(cluster: Cluster, pattern: str) -> list[str]:
     topics, _ = describe_topics(cluster)
     names = matching((topic.name for topic in topics if not topic.is_internal), [pattern])
     if not names:
-        raise ClientError(f"there is no topic {pattern}")
+        raise ClientError(no_such("topic", pattern))
     return names
 
 

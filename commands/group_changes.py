@@ -119,7 +119,7 @@ def _offsets_at_rest(cluster: Cluster, group: str, topics: Sequence[str] | None)
     found = [one for one in list_groups(cluster) if one.group == group]
     if not found:
         if topics is None:
-            raise ClientError(f"there is no group {group}; with --topics it would be made")
+            raise ClientError(f"group {group} does not exist; with --topics it would be made")
         return False, {}
     for described in _described(cluster, found):
         if described.members:

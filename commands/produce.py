@@ -147,7 +147,8 @@ def run(options: argparse.Namespace) -> int:
             finally:
                 progress.clear()
         if sys.stderr.isatty() and not options.quiet:
-            topics = ", ".join(sorted(writer.topics)[:NAMES_SHOWN]) or "no topic"
+            named = sorted(writer.topics) or [options.topic or "any topic"]
+            topics = ", ".join(named[:NAMES_SHOWN])
             print(f"odradek: {quantity(writer.written, 'record')} to {topics}", file=sys.stderr)
     return 0
 
@@ -303,7 +304,7 @@ class _Targets:
         counts = self.cluster.partitions_of([topic])
         if not counts.get(topic) and not self._creates:
             raise UnknownTopic(
-                f"there is no topic {topic}: make it with odradek topics create, or with --create here"
+                f"topic {topic} does not exist: make it with odradek topics create, or with --create here"
             )
         if not counts.get(topic):
             create_topic(self.cluster, topic, -1, {})

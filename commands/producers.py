@@ -75,7 +75,7 @@ def leaders_named(cluster: Cluster, texts: Sequence[str] | None) -> dict[TopicPa
         return leaders
     single = {parse_partition(text) for text in texts if ":" in text}
     for topic, partition in single.difference(leaders):
-        raise ClientError(f"there is no partition {topic}:{partition}")
+        raise ClientError(f"partition {topic}:{partition} does not exist")
     # An internal topic is meant only by its own name.
     names = {topic.name for topic in topics if not topic.is_internal or topic.name in texts}
     patterns = [text for text in texts if ":" not in text]

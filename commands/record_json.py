@@ -106,7 +106,7 @@ def read_record(line: bytes) -> ReadRecord:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ClientError(f"is no JSON: {error}") from None
+        raise ClientError(f"is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise ClientError("is JSON, but no object")
     if "control" in found:

@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("-p", "--partitions", default="-1", metavar="N", help="default: as the brokers are set")
     one.add_argument("-r", "--replicas", default="-1", metavar="N", help="default: as the brokers are set")
     _add_configs(one)
-    one.add_argument("--if-not-exists", action="store_true", help="a topic that is there is no failure")
+    one.add_argument("--if-not-exists", action="store_true", help="a topic that exists is not a failure")
     add_dry_run(one)
     one = add_action(actions, "delete", "delete topics with all their records", _delete)
     one.add_argument("topics", nargs="+", metavar="TOPIC")
@@ -276,7 +276,7 @@ def _create(cluster: Cluster, options: argparse.Namespace, output: Output) -> in
                 only_validate=options.dry_run,
             )
             if not is_new and not options.if_not_exists:
-                raise ClientError(f"topic {name} is there already")
+                raise ClientError(f"topic {name} already exists")
         except Unreachable:
             raise
         except ClientError as error:
@@ -388,7 +388,7 @@ def _existing(cluster: Cluster, patterns: Sequence[str]) -> tuple[list[TopicDesc
 def _missing(one: Refused) -> Refused:
     if one.error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return one
-    return Refused(one.name, ClientError(f"there is no topic {one.name}"))
+    return Refused(one.name, ClientError(f"topic {one.name} does not exist"))
 
 
 def _partitions(cluster: Cluster, texts: Sequence[str]) -> tuple[list[TopicPartition], Outcome]:

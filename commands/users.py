@@ -144,7 +144,7 @@ def _remove(place: _Place, options: argparse.Namespace, output: Output) -> int:
     wanted = [one for one in place.listed() if (one.user, one.mechanism) == (options.name, options.mechanism)]
     if not wanted:
         raise ClientError(
-            f"there is no user {options.name!r} with {options.mechanism}", ErrorCode.RESOURCE_NOT_FOUND
+            f"user {options.name!r} with {options.mechanism} does not exist", ErrorCode.RESOURCE_NOT_FOUND
         )
     if not options.dry_run:
         place.remove(wanted[0])

@@ -157,7 +157,7 @@ class ClientSecurity:
                 content = file.read(TOKEN_BYTES_MAX + 1)
             token = content.decode("ascii").strip()
         except (OSError, ValueError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or "it is no ASCII"
+            reason = (error.strerror if isinstance(error, OSError) else None) or "it is not ASCII"
             raise ConfigError(f"{what} cannot be read: {reason}.") from None
         if len(content) > TOKEN_BYTES_MAX or not token or not token.isprintable() or " " in token:
             raise ConfigError(f"{what} has no token: one line is needed, as the issuer gives it.")
@@ -174,7 +174,7 @@ def read_command_config(path: str) -> dict[str, str]:
     except OSError as error:
         raise ConfigError(f"--command-config {path} cannot be read: {error.strerror or error}.") from None
     except ValueError as error:
-        raise ConfigError(f"--command-config {path} is no file of properties: {error}") from None
+        raise ConfigError(f"--command-config {path} is not a file of properties: {error}") from None
 
 
 def _unknown(name: str) -> str:

@@ -265,7 +265,7 @@ def _subscription(given: GivenOptions) -> Subscribed | Matching | Assigned:
         try:
             re.compile(text)
         except re.error as error:
-            refuse(f"subscribePattern {text!r} is no regular expression: {error}")
+            refuse(f"subscribePattern {text!r} is not a regular expression: {error}")
         return Matching(text)
     topics = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
     return Subscribed(topics) if topics else refuse("subscribe is empty: name the topics to read")

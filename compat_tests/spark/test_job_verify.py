@@ -190,4 +190,4 @@ def test_the_command_writes_a_page_and_ends_with_status_1_for_differences(
     assert cli.main(["spark", "verify", *servers]) == 1
     assert "there is nothing to compare with" in capsys.readouterr().err
     assert cli.main(["spark", "archive", *servers[:2], "--topic", "none", "--table", str(table)]) == 1
-    assert capsys.readouterr().err.startswith("odradek: there is no topic none at ")
+    assert capsys.readouterr().err.startswith("odradek: topic none does not exist at ")

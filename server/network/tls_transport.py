@@ -225,7 +225,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             return False
         if first_byte != _HANDSHAKE_RECORD:
             self._socket.write(_INTERNAL_ERROR)
-            self.give_up("this is no TLS; is the client set up without it?")
+            self.give_up("this is not TLS; is the client set up without it?")
             return False
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = self._acceptor.context.wrap_bio(self._incoming, self._outgoing, server_side=True)

@@ -69,7 +69,7 @@ def test_a_pattern_matches_whole_names_and_internal_topics_are_left_out(cluster)
     assert cluster.topics("pattern-a.") == ["pattern-a1"]
     assert cluster.topics("pattern-.*") == ["pattern-a1", "pattern-a22", "pattern-b1"]
     assert not [name for name in cluster.topics() if name.startswith("__")]
-    with pytest.raises(ClientError, match="the pattern '\\(' is no regular expression"):
+    with pytest.raises(ClientError, match="the pattern '\\(' is not a regular expression"):
         cluster.topics("(")
 
 

@@ -144,7 +144,7 @@ def test_a_property_of_another_kind_of_client_is_told_and_left_out(capsys):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("profile =", "is no TOML file"),
+        ("profile =", "is not a TOML file"),
         ("profil = 'x'", "has 'profil': it may have 'profile' and tables"),
         ("profile = 'x'", "profile is 'x', and there is no .profiles.x."),
         ("[profiles.a]\nx = []", "x of profile 'a' has to be a text or a number"),
@@ -162,7 +162,7 @@ def test_a_configuration_that_is_not_understood_is_told(tmp_path, content, sente
 
 
 def test_an_unknown_profile_is_told_with_those_that_are_there(config):
-    with pytest.raises(ClientError, match=r"there is no profile 'prod' in .*; there are: live, test"):
+    with pytest.raises(ClientError, match=r"profile 'prod' does not exist in .*; it has: live, test"):
         read_profiles(str(config)).get("prod")
 
 

@@ -100,14 +100,14 @@ def test_a_slip_in_the_name_of_a_property_changes_nothing(config):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["use", "nobody"], "there is no profile 'nobody' in "),
+        (["use", "nobody"], "profile 'nobody' does not exist in "),
         (["use", ""], "the name of the profile is empty"),
         (["set", "", "a=b"], "the name of the profile is empty"),
         (["set", "p", "client.id"], "client.id is not NAME=VALUE"),
         (["set", "p", "=x"], "=x is not NAME=VALUE"),
-        (["unset", "nobody"], "there is no profile 'nobody' in "),
+        (["unset", "nobody"], "profile 'nobody' does not exist in "),
         (["unset", "there", "no.such"], "the profile 'there' has no property no.such"),
-        (["set-password", "nobody"], "there is no profile 'nobody' in "),
+        (["set-password", "nobody"], "profile 'nobody' does not exist in "),
         (["set-password", "there"], "the password is empty; nothing was changed"),
     ],
 )

@@ -167,7 +167,7 @@ def test_what_can_be_done_is_done_when_a_part_is_refused(configs, topic):
     ended = configs("diff", "broker:7", "topic:nowhere", topic, "--output", "json", "--timeout", "0.2")
     assert ended.status == 1
     missing, refused = ended.err.splitlines()
-    assert missing == "odradek: there is no topic nowhere"
+    assert missing == "odradek: topic nowhere does not exist"
     assert "DescribeConfigs at broker 7 failed for 0.2 s" in refused
     assert {row["resource"] for row in ended.rows} == {topic}
 
@@ -175,13 +175,13 @@ def test_what_can_be_done_is_done_when_a_part_is_refused(configs, topic):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["get", "orders"], "'orders' is no resource: it is topic:NAME, broker:ID, broker, "),
-        (["get", "topic:"], "'topic:' is no resource"),
-        (["get", "broker:one"], "broker:one is no broker: it is the number of one"),
+        (["get", "orders"], "'orders' is not a resource: write topic:NAME, broker:ID, broker, "),
+        (["get", "topic:"], "'topic:' is not a resource"),
+        (["get", "broker:one"], "broker:one is not a broker: it is the number of one"),
         (["get", "broker:9", "--timeout", "0.2"], "DescribeConfigs at broker 9 failed for 0.2 s"),
         (["get", "broker:1", "no.such"], "broker:1 has no option no.such"),
-        (["diff", "topic:none"], "there is no topic none"),
-        (["diff", "topic:none.*"], "there is no topic none.*"),
+        (["diff", "topic:none"], "topic none does not exist"),
+        (["diff", "topic:none.*"], "no topic matches none.*"),
         (["set", "broker", "x"], "x is not NAME=VALUE"),
         (["set", "broker", "=x"], "=x is not NAME=VALUE"),
         (["set", "broker"], "there is nothing to set: give NAME=VALUE"),

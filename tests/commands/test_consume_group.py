@@ -258,4 +258,4 @@ def test_topics_of_patterns_and_those_that_are_missing(odradek_command, cluster,
     found = odradek_command("consume", f"{topic}*", "-g", topic)
     assert sorted(found.out.split()) == ["a", "b"]
     refused = odradek_command("consume", topic, "nowhere", "-g", topic)
-    assert (refused.status, refused.err) == (1, "odradek: there is no topic nowhere\n")
+    assert (refused.status, refused.err) == (1, "odradek: topic nowhere does not exist\n")

@@ -64,7 +64,7 @@ def test_a_user_logs_in_until_it_is_removed(users, broker, monkeypatch, mechanis
     assert not logs_in(broker, "eve", "pw of eve", mechanism)
     assert row not in users("list", "--output", "json").rows
     again = users(*removal)
-    assert (again.status, again.err) == (1, f"odradek: there is no user 'eve' with {mechanism}\n")
+    assert (again.status, again.err) == (1, f"odradek: user 'eve' with {mechanism} does not exist\n")
 
 
 @pytest.mark.parametrize("source", ["file", "stdin"])

@@ -184,7 +184,7 @@ def _property(text: str) -> tuple[str, str]:
         raise ClientError(f"-X {name} is not NAME=VALUE")
     if name in SECRETS:
         raise ClientError(
-            f"-X {name} would show the secret to everybody who can list the processes of this machine: put it "
-            "into a profile, into the file of --command-config, or (a password) into ODRADEK_SASL_PASSWORD"
+            f"-X {name} would show the secret to everybody who can list the processes of this machine: put "
+            "it into a profile, into the file of --command-config, or (a password) into ODRADEK_SASL_PASSWORD"
         )
     return name, value

@@ -74,7 +74,7 @@ def test_markers_say_what_they_are_and_are_not_written_again(committed):
         (b'{"value": {"a": 1}}', "neither text nor null"),
         (b'{"value": 5}', "neither text nor null"),
         (b'{"value_base64": "x y"}', "not base64"),
-        (b'{"value": "\\ud800"}', "no Unicode text"),
+        (b'{"value": "\\ud800"}', "not Unicode text"),
         (b'{"value": "a", "value_base64": "YQ=="}', "both"),
         (b'{"value": "a", "partition": true}', "partition"),
         (b'{"value": "a", "partition": 1.0}', "partition"),

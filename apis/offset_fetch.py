@@ -2,7 +2,7 @@
 
 Version 0 reads from ZooKeeper where the broker has one, else it is served like the others. From version 10 on
 topics have ids instead of names. As in Kafka, unknown topics, and topics that the client may not describe,
-come last in an answer; where it asks for all topics, the latter are left out.
+come last in a response; where it asks for all topics, the latter are left out.
 
 Source: KafkaApis.handleOffsetFetchRequest of Kafka 4.3.
 """
@@ -133,7 +133,7 @@ class OffsetFetch:
         visible = [topic for topic in topics if topic.name not in unseen]
         if context.api_version < FIRST_VERSION_WITH_IDS:
             return visible
-        # A deleted topic has no id to put into the answer.
+        # A deleted topic has no id to put into the response.
         known = self._leadership.view.topics
         return [
             replace(topic, topic_id=known[topic.name].topic_id) for topic in visible if topic.name in known

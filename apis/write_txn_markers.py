@@ -144,7 +144,7 @@ class _Writing:
 
 
 class WriteTxnMarkers:
-    """The handler: markers of one request are written together, and the answer waits for all."""
+    """The handler: markers of one request are written together, and the response waits for all."""
 
     def __init__(self, markers: MarkerWriter) -> None:
         self._markers = markers

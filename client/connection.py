@@ -33,13 +33,13 @@ _INT32 = struct.Struct(">i")
 class Pending:
     """A sent request; `Connection.receive` returns its response."""
 
-    __slots__ = ("answer", "correlation_id", "request_class", "version")
+    __slots__ = ("correlation_id", "request_class", "response", "version")
 
     def __init__(self, request_class: type[Message], version: int, correlation_id: int) -> None:
         self.request_class = request_class
         self.version = version
         self.correlation_id = correlation_id
-        self.answer: Any = None
+        self.response: Any = None
 
 
 class Connection:
@@ -141,12 +141,12 @@ class Connection:
     def receive(self, pending: Pending) -> Any:
         """The response to `pending`; responses to earlier requests are kept for their `receive`."""
         deadline = time.monotonic() + self._timeout_s
-        while pending.answer is None:
+        while pending.response is None:
             if not self.is_open:
                 raise Disconnected(f"the connection to {self.address} is closed")
             assert pending in self._waiting
-            self._read_answer(deadline)
-        return pending.answer
+            self._read_response(deadline)
+        return pending.response
 
     # SASL
 
@@ -184,7 +184,7 @@ class Connection:
         if login.lifetime_ms > 0:
             self.renew_at = time.monotonic() + login.lifetime_ms * RENEWAL_SHARE / 1000
 
-    def _read_answer(self, deadline: float) -> None:
+    def _read_response(self, deadline: float) -> None:
         (size_bytes,) = _INT32.unpack(self._read(4, deadline))
         if not 4 <= size_bytes <= self._response_bytes_max:
             raise self._broken(
@@ -197,7 +197,7 @@ class Connection:
         if correlation_id != pending.correlation_id:
             raise self._broken(f"answers request {correlation_id} instead of {pending.correlation_id}")
         try:
-            pending.answer = read_response(frame, pending.request_class, pending.version)[1]
+            pending.response = read_response(frame, pending.request_class, pending.version)[1]
         except MalformedMessage as error:
             name = api_name(pending.request_class.api_key)
             raise self._broken(
@@ -226,12 +226,12 @@ class Connection:
             request = ApiVersionsRequest(
                 client_software_name=SOFTWARE_NAME, client_software_version=__version__
             )
-            answer = self._request_versions(request, version)
-            if answer.error_code == ErrorCode.NONE:
-                return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
-            if answer.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
-                raise self._broken(f"refuses ApiVersions with the error {answer.error_code}")
-            version = min(version - 1, _highest(answer, ApiVersionsRequest.api_key))
+            response = self._request_versions(request, version)
+            if response.error_code == ErrorCode.NONE:
+                return {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+            if response.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
+                raise self._broken(f"refuses ApiVersions with the error {response.error_code}")
+            version = min(version - 1, _highest(response, ApiVersionsRequest.api_key))
 
     def _request_versions(self, request: ApiVersionsRequest, version: int) -> Any:
         # A broker that does not know the version responds in version 0.
@@ -280,7 +280,7 @@ def answered(
     found = [
         one
         for one, pending in waiting.items()
-        if pending.answer is not None or not one.is_open or one.has_bytes
+        if pending.response is not None or not one.is_open or one.has_bytes
     ]
     if found or not waiting:
         return found
@@ -292,6 +292,6 @@ def answered(
         return [key.data for key, _ in selector.select(timeout_s)]
 
 
-def _highest(answer: Any, api_key: int) -> int:
+def _highest(response: Any, api_key: int) -> int:
     """0 if an old broker does not list the API."""
-    return max([one.max_version for one in answer.api_keys if one.api_key == api_key], default=0)
+    return max([one.max_version for one in response.api_keys if one.api_key == api_key], default=0)

@@ -14,7 +14,7 @@ from odradek.wire.frames import request_frame
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 
 _TLS_RECORDS = (0x14, 0x15, 0x16, 0x17)
-_ANSWER_BYTES_MAX = 1 << 20
+_RESPONSE_BYTES_MAX = 1 << 20
 _CORRELATION_ID = 0x0D1A
 
 
@@ -43,7 +43,7 @@ def dial(address: str, port: int, timeout_s: float) -> float:
     return time.monotonic() - began
 
 
-def first_answer(host: str, port: int, timeout_s: float) -> Heard:
+def first_response(host: str, port: int, timeout_s: float) -> Heard:
     """Asks without TLS for the versions of the APIs. OSError if there is no connection."""
     # Version 0 has no fields, and every broker knows it.
     frame = request_frame(ApiVersionsRequest(), 0, _CORRELATION_ID, "odradek-doctor")
@@ -86,7 +86,7 @@ def _what(heard: bytes) -> Heard:
         return Heard.SSH
     if len(heard) == 8:
         size_bytes, correlation_id = struct.unpack(">ii", heard)
-        if correlation_id == _CORRELATION_ID and 0 < size_bytes <= _ANSWER_BYTES_MAX:
+        if correlation_id == _CORRELATION_ID and 0 < size_bytes <= _RESPONSE_BYTES_MAX:
             return Heard.KAFKA
     return Heard.OTHER
 

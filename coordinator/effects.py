@@ -79,12 +79,12 @@ class Reply(Effect):
 
 @dataclass(slots=True)
 class Asking(Effect):
-    """Ask somebody else, and submit `command` with the answer. Whoever waits for that is refused when the
+    """Ask somebody else, and submit `command` with the response. Whoever waits for that is refused when the
     effect is dropped."""
 
     waits_for_log: ClassVar[bool] = True
     command: Any
-    """Not complete before the answer is there."""
+    """Not complete before the response is there."""
 
 
 @dataclass(slots=True)

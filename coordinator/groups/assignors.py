@@ -2,7 +2,7 @@
 
 Functions of values: members with what they subscribe to and have, topics with their partitions. Every
 partition of a topic with subscribers goes to exactly one of them, and to no other member.
-The same input gives the same answer, in whatever order members and topics are. Racks play no part, as in
+The same input gives the same result, in whatever order members and topics are. Racks play no part, as in
 Kafka 4.3.
 
 - `range` gives each member a run of neighbouring partitions of each topic, so that topics with equally many

@@ -75,7 +75,8 @@ class TaskSpec:
 
 
 def assign_tasks(spec: TaskSpec) -> dict[str, TaskAssignment]:
-    """The tasks of every member. The same input gives the same answer, in whatever order its members are."""
+    """The tasks of every member. The same input gives the same result, in whatever order its members
+    are."""
     if not spec.members:
         return {}
     work = _Work(spec)

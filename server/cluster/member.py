@@ -142,7 +142,7 @@ class Member:
 
     async def serve(self) -> None:
         """The listeners answer. Returns when the controllers have unfenced the node, and it tells so itself:
-        the record of that comes a moment after the answer to the heartbeat."""
+        the record of that comes a moment after the response to the heartbeat."""
         self._ask_producer_ids()
         self.link.set_ready()
         await self._until(lambda: self.state is not BrokerState.RECOVERY)

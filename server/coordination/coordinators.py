@@ -166,7 +166,7 @@ class Coordinators:
         self, coordinator: Lazy[Any], topic: str, view: ClusterView, change: ClusterChange
     ) -> bool:
         """Whether it takes up the view, made by no request perhaps. A client whose commit is decided has its
-        answer and asks nobody any more: without that, markers would be missing at the next coordinator for
+        response and asks nobody any more: without that, markers would be missing at the next coordinator for
         as long as no other client asks that node. What is kept of a deleted topic goes at once."""
         return coordinator.is_made or (topic in view.topics and (self._loads or bool(change.deleted)))
 

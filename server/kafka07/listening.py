@@ -91,7 +91,7 @@ def open_listeners(
             now_ms=node.now_ms,
             partition_count=lambda: live.values["num.partitions"],
             creates_topics=node.config.values["auto.create.topics.enable"],
-            answer_bytes_max=node.config.values["fetch.max.bytes"],
+            response_bytes_max=node.config.values["fetch.max.bytes"],
             choose=random.randrange,
             magic=magic,
             positions={},

@@ -1,4 +1,4 @@
-"""What a share group (KIP-932) asks the share coordinator, and the commands that bring the answers."""
+"""What a share group (KIP-932) asks the share coordinator, and the commands that bring the responses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StatesInitialized(Command):
 
     group_id: str
     asked_at_ms: int
-    """When that was; the answer to an earlier trial counts no more."""
+    """When that was; the response to an earlier trial counts no more."""
     response: alter.AlterShareGroupOffsetsResponse | None = None
     """The response for the ticket, if nothing was refused; None: a heartbeat began it, and nobody waits."""
     results: Results = field(default_factory=dict)

@@ -3,7 +3,7 @@
 A member gets its target at once, since nobody has to give a partition up before another may have it. Topics
 are assigned as far as their partitions have a state: the last step of a heartbeat asks the share coordinator
 for the states that are missing (`partition_states.py`). Who waits for the share coordinator has a ticket in
-the `Asking` and in the command that brings its answer, so there is none here.
+the `Asking` and in the command that brings its response, so there is none here.
 
 Source: GroupMetadataManager.java of Kafka 4.3.
 """

@@ -36,6 +36,7 @@ from odradek.apis.produce_gates import Gates
 from odradek.apis.refusals import Refusal, each_partition
 from odradek.apis.unverified import Unverified
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
+from odradek.storage.log.availability import DiskFull
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.batch_validation import InvalidRecords, TakesLong
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -555,6 +556,9 @@ def _magic_limit(version: int) -> int:
 
 def _refuse(partition: PartitionProduceResponse, error: KafkaError) -> None:
     partition.error_code = error.code
+    if isinstance(error, DiskFull):
+        # Null in Kafka. Who reads it knows that nothing has to be repaired.
+        partition.error_message = "The disk of the broker is full."
     partition.base_offset = -1
     partition.log_append_time_ms = -1
     partition.log_start_offset = -1

@@ -189,7 +189,7 @@ class ClassicMember:
             return decode_subscription(metadata).topics
         except MalformedMessage as error:
             raise ClientError(
-                f"a member of group {self._group} subscribes with what is no subscription ({error})"
+                f"a member of group {self._group} subscribes with what is not a subscription ({error})"
             ) from None
 
     def _synced(self, response: Any, now_ms: int) -> None:
@@ -199,7 +199,7 @@ class ClassicMember:
             named = decode_assignment(response.assignment).assigned_partitions if response.assignment else []
         except MalformedMessage as error:
             raise ClientError(
-                f"the leader of group {self._group} sends what is no assignment ({error})"
+                f"the leader of group {self._group} sends what is not an assignment ({error})"
             ) from None
         for one in named:
             partitions.update((one.topic, number) for number in one.partitions)
@@ -218,7 +218,8 @@ class ClassicMember:
     def _refused(self, code: ErrorCode) -> ClientError:
         if code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             return ClientError(
-                f"group {self._group} has members that do not assign by range, or that are no consumers", code
+                f"group {self._group} has members that do not assign by range, or that are not consumers",
+                code,
             )
         if code == ErrorCode.FENCED_INSTANCE_ID:
             return ClientError(

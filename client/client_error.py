@@ -23,6 +23,25 @@ class Disconnected(ClientError):
     """The connection is lost, with all pending responses; a new connection may work."""
 
 
+class NoBroker(Disconnected):
+    """None of the known brokers can be reached at the moment."""
+
+
+class Unreachable(ClientError):
+    """No broker of the cluster can be asked, so the next request would end as this one."""
+
+
+class Mismatch(Unreachable):
+    """The port is not what the client's options say: the fault, and the remedy."""
+
+    def __init__(self, address: str, fault: str, remedy: str) -> None:
+        super().__init__(f"{address}: {fault}; {remedy}")
+        self.address, self.fault, self.remedy = address, fault, remedy
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.address, self.fault, self.remedy)
+
+
 def error_codes(response: Struct) -> Iterator[ErrorCode]:
     """Every error code in a response, at any depth, that is not NONE."""
     for spec in fields_of(type(response)):  # type: ignore[arg-type]

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
-from odradek.client.client_error import ClientError, Disconnected, error_codes, refusal
-from odradek.client.connection import Connection
+from odradek.client.client_error import ClientError, Disconnected, NoBroker, Unreachable, error_codes, refusal
+from odradek.client.connection import Connection, Unresolved
 from odradek.client.patience import Patience
 from odradek.client.secured import Secured
 from odradek.client.settings import ClientSettings
@@ -31,9 +31,9 @@ from odradek.wire.schema import ZERO_UUID, Message
 LATEST: Final = -1
 """For `list_offsets`: the offset after the last record that the reader may see."""
 EARLIEST: Final = -2
-NEWEST: Final = -3
-"""The record with the latest timestamp; of Kafka 3.0 and later."""
 """For `list_offsets`: the first offset in the log."""
+NEWEST: Final = -3
+"""For `list_offsets`: the record with the latest timestamp; of Kafka 3.0 and later."""
 ANY_NODE: Final = -1
 """For `ask`: any broker."""
 
@@ -159,7 +159,7 @@ class Cluster:
         try:
             matches = re.compile(pattern if pattern is not None else ".*").fullmatch
         except re.error as error:
-            raise ClientError(f"the pattern {pattern!r} is no regular expression: {error}") from error
+            raise ClientError(f"the pattern {pattern!r} is not a regular expression: {error}") from error
         found = self._described(None, Patience(self.settings))
         return sorted(topic.name for topic in found if not topic.is_internal and matches(topic.name))
 
@@ -242,6 +242,16 @@ class Cluster:
             return self._connection_to(target)
         return self._any_connection()
 
+    def version_of(self, target: Target, request_class: type[Message]) -> int:
+        """The highest version of the present `target` and of this client; retried as `ask` is."""
+        patience = Patience(self.settings)
+        while True:
+            try:
+                return self.connect(target, patience).version_of(request_class)
+            except Disconnected as error:
+                self.failed(target, error)
+                patience.pause(f"asking {target} for its versions", error)
+
     def failed(self, target: Target, failure: ClientError) -> None:
         """Forgets the node of `target`, if after `failure` another node may have its role."""
         if failure.code is None or failure.code in _MOVED or target == ANY_NODE:
@@ -270,21 +280,27 @@ class Cluster:
                 timeout_ms=self.settings.request_timeout_ms,
                 response_bytes_max=self.settings.response_bytes_max,
                 secured=self._secured,
+                patience_ms=self.settings.patience_ms,
+                tell=self.settings.tell,
             )
         return connection
 
     def _any_connection(self) -> Connection:
         """Open ones first, but those to brokers in doubt last."""
-        failures = []
+        failures: list[Disconnected] = []
         for address in sorted(self._known_addresses(), key=self._doubted.__contains__):
             try:
                 connection = self._connected(address)
             except Disconnected as error:
-                failures.append(str(error))
+                failures.append(error)
             else:
                 self._informant = address
                 return connection
-        raise Disconnected("; ".join(failures[:NAMES_SHOWN]))
+        told = "; ".join(dict.fromkeys(map(str, failures[:NAMES_SHOWN])))
+        if not self._addresses and all(isinstance(one, Unresolved) and one.is_final for one in failures):
+            # As Java's clients: no bootstrap server has ever been there, so it is a slip, not a failure.
+            raise Unreachable(f"{told}; look for a slip in {self.settings.bootstrap_option}")
+        raise NoBroker(told)
 
     def _known_addresses(self) -> list[tuple[str, int]]:
         opened = [address for address, connection in self._connections.items() if connection.is_open]

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odradek.client.client_error import ClientError, Disconnected
+from odradek.client.client_error import ClientError, Disconnected, Mismatch
 from odradek.client.cluster import Cluster, coordinator_of
 from odradek.client.connection import Connection
-from odradek.client.probing import Heard, addresses_of, dial, first_response, reason
+from odradek.client.probing import Heard, addresses_of, dial, first_response, mismatch, reason
 from odradek.client.secured import Secured
 from odradek.client.settings import ClientSettings
 from odradek.wire.errors import ErrorCode
@@ -160,7 +160,6 @@ def _dial_all(host: str, port: int, timeout_s: float) -> Outcome:
 
 
 def _listen(settings: ClientSettings, host: str, port: int, timeout_s: float) -> Outcome:
-    option = f"{settings.prefix}security.protocol"
     try:
         heard = first_response(host, port, timeout_s)
     except OSError as error:
@@ -168,19 +167,11 @@ def _listen(settings: ClientSettings, host: str, port: int, timeout_s: float) ->
             f"the connection is lost at once: {reason(error)}", "look into the broker's log"
         ) from None
     has_tls = settings.security.has_tls
-    if heard is Heard.TLS:
-        if has_tls:
-            return heard.value, ""
-        tls = "SASL_SSL" if settings.security.has_sasl else "SSL"
-        raise _Fault("the port speaks TLS, and this client does not", f"set {option} to {tls}")
-    if heard is Heard.KAFKA:
-        if not has_tls:
-            return heard.value, ""
-        plain = "SASL_PLAINTEXT" if settings.security.has_sasl else "PLAINTEXT"
-        raise _Fault(
-            "the port is a Kafka listener without TLS, and this client speaks TLS",
-            f"set {option} to {plain}, or use the port of a listener with TLS",
-        )
+    differs = mismatch(heard, settings.security, host, port, timeout_s)
+    if differs is not None:
+        raise _Fault(*differs)
+    if heard in (Heard.TLS, Heard.KAFKA):
+        return heard.value, ""
     if heard is Heard.CLOSED and has_tls:
         # So do TLS servers that send no alert; the next step shows it.
         return "a server that takes no plain request", ""
@@ -190,14 +181,13 @@ def _listen(settings: ClientSettings, host: str, port: int, timeout_s: float) ->
             "a proxy or port mapping without a broker behind it, a listener for controllers, or a broker at "
             "its limit of connections (max.connections)",
         )
-    if heard is Heard.SILENCE:
-        if has_tls:
-            return "a server that answers no plain request", ""
-        raise _Fault(
-            f"what listens there does not answer within {timeout_s:g} s",
-            "the broker hangs or still starts, or something else listens there",
-        )
-    raise _Fault(f"{heard.value} listens there, not a Kafka broker", "use the port of a Kafka listener")
+    assert heard is Heard.SILENCE
+    if has_tls:
+        return "a server that answers no plain request", ""
+    raise _Fault(
+        f"what listens there does not answer within {timeout_s:g} s",
+        "the broker hangs or still starts, or something else listens there",
+    )
 
 
 def _handshake(settings: ClientSettings, host: str, port: int, timeout_s: float) -> Outcome:
@@ -273,6 +263,8 @@ def _connect(settings: ClientSettings, host: str, port: int) -> Outcome:
 
 def _login_fault(settings: ClientSettings, error: ClientError) -> _Fault:
     told = str(error)
+    if isinstance(error, Mismatch):
+        return _Fault(error.fault, error.remedy)
     if ErrorCode.UNSUPPORTED_SASL_MECHANISM.name in told:
         remedy = f"set {settings.prefix}sasl.mechanism to one that the listener has"
     elif error.code == ErrorCode.SASL_AUTHENTICATION_FAILED:
@@ -316,6 +308,8 @@ def _in_cluster(settings: ClientSettings, writes: bool, topic: str | None) -> It
 def _metadata(settings: ClientSettings, cluster: Cluster, brokers: list[Any]) -> Outcome:
     try:
         response = cluster.read_metadata(MetadataRequest(topics=[]))
+    except Mismatch as error:
+        raise _Fault(error.fault, error.remedy) from None
     except ClientError as error:
         if settings.security.has_sasl or settings.security.has_tls:
             remedy = "see the broker's log"

@@ -38,6 +38,7 @@ from odradek.client.transaction_manager import (
 from odradek.client.transaction_manager import (
     Fenced as Fenced,
 )
+from odradek.wire._records import read_batch_header
 from odradek.wire.errors import ErrorCode, error_of, is_retriable
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -74,6 +75,10 @@ class _Batch:
         self.key, self.number, self.content, self.placement = key, number, content, placement
         self.failure: ClientError | None = None
         self.out_of_order = 0
+
+    @property
+    def record_count(self) -> int:
+        return read_batch_header(self.content).record_count
 
 
 class _Gathered:
@@ -123,6 +128,8 @@ class Producer:
         self._under_way: deque[_Sent] = deque()
         self._failed: list[_Batch] = []
         self._patience = Patience(cluster.settings)
+        self.written_count = 0
+        """Records that were acknowledged."""
 
     def __enter__(self) -> Self:
         return self
@@ -277,6 +284,7 @@ class Producer:
         if code in _WRITTEN:
             # Of a batch that came again among the last five the broker tells where the first one is.
             batch.placement.base_offset = response.base_offset
+            self.written_count += batch.record_count
             self._transactions.acknowledged.add(batch.key)
             self._patience.renew()
             return

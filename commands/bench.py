@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_load(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument(
-        "--topic", metavar="TOPIC", help="this topic, which is there already (default: one of its own)"
+        "--topic", metavar="TOPIC", help="this topic, which has to exist (default: one of its own)"
     )
     if name != "roundtrip":
         parser.add_argument(
@@ -182,7 +182,7 @@ def _topic(
     if name is not None:
         count = cluster.partitions_of([name]).get(name)
         if not count:
-            raise ClientError(f"there is no topic {name}")
+            raise ClientError(f"topic {name} does not exist")
         _await_leaders(cluster, name, count)
         yield name, count
         return

@@ -178,14 +178,6 @@ class ConfigEntry:
     documentation: str
 
 
-def nearest(name: str, options: Mapping[str, Option] = BROKER_OPTIONS) -> str | None:
-    """The known option with the most similar name; None if no name is similar."""
-    from difflib import get_close_matches  # needed only for an unknown option
-
-    found = get_close_matches(name, options, n=1, cutoff=0.75)
-    return found[0] if found else None
-
-
 def without_effect(names: Iterable[str], options: Mapping[str, Option]) -> tuple[str, ...]:
     """The settings among these names that are accepted without effect by a node with these options."""
     return tuple(name for name in names if _standing(name, options) in (ACCEPTED, IN_CLUSTER))

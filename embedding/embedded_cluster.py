@@ -33,6 +33,7 @@ from typing import Any, Literal, Self
 from odradek.embedding.apache_kafka import CONTROLLER_JVM, KafkaPrograms, find_kafka
 from odradek.embedding.cluster_files import HOST, ClusterFiles
 from odradek.embedding.cluster_processes import ChildProcess, wait_until_ready
+from odradek.embedding.defaults import EMBEDDED_OPTIONS
 from odradek.embedding.links import Cut, Links
 from odradek.server.process.child_python import child_environment
 from odradek.wire.errors import MalformedMessage
@@ -56,8 +57,8 @@ class Cluster:
 
     `options` are Kafka's options by their own names, for nodes and controllers alike; keywords do the same
     with underscores for dots. `node_options` are those of single nodes, by id: `{1: {"broker.rack": "a"}}`.
-    With three nodes or more, topics have three replicas of which two have to be in sync, unless options say
-    otherwise.
+    Groups start without a delay. With three nodes or more, topics have three replicas of which two have to be
+    in sync, unless options say otherwise.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Cluster:
             nodes=nodes,
             controllers=controllers,
             port=port,
-            options=_by_name({**(options or {}), **keywords}),
+            options=_by_name({**EMBEDDED_OPTIONS, **(options or {}), **keywords}),
             node_options={node: _by_name(of_node) for node, of_node in (node_options or {}).items()},
         )
         self._links = Links(self._files.links(), self.data_dir / "links.log")

@@ -979,7 +979,7 @@ class _AbortedCheck(_IndexFile):
                 what = f"a transaction from offset {entry.first_offset} to {entry.last_offset}"
                 self._call_entry_bad(number, f"{what} is not in a segment that ends at {end_offset}")
             elif abort is None or abort.producer_id != entry.producer_id:
-                what = f"at offset {entry.last_offset} is no abort marker of producer {entry.producer_id}"
+                what = f"at offset {entry.last_offset} is not an abort marker of producer {entry.producer_id}"
                 self._call_entry_bad(number, what)
             else:
                 previous = entry.last_offset

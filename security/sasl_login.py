@@ -34,6 +34,10 @@ class SaslRefused(Exception):
     sentence without its subject."""
 
 
+class NoSasl(SaslRefused):
+    """The listener has no SASL."""
+
+
 class _Dialogue(Protocol):
     """The messages of one mechanism."""
 
@@ -82,6 +86,8 @@ class SaslLogin:
     def _check_handshake(self, response: Any) -> None:
         if response.error_code == ErrorCode.NONE:
             return
+        if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+            raise NoSasl("has no SASL at this listener")
         offered = ", ".join(response.mechanisms) or "none"
         raise SaslRefused(
             f"does not take the SASL mechanism {self._credentials.mechanism} ({_name(response.error_code)}); "

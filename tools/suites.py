@@ -36,9 +36,9 @@ from tools import durations, environment
 
 REPORTS = environment.CHECKOUT / "build" / "reports"
 SHOWN_LINES = 25
-"""Of a failure that is told again at the end, its last ones."""
+"""Last lines of a failure that is told again at the end."""
 FILES_SHOWN = 12
-"""Of the files of a suite, the slowest ones."""
+"""Slowest files of a suite."""
 LAST_FAILED = environment.CHECKOUT / ".pytest_cache" / "v" / "cache" / "lastfailed"
 """Where pytest keeps which tests failed: an object whose keys are their names."""
 ERROR_FROM = 1.5
@@ -189,7 +189,7 @@ SPARK_STARTS_FAST = ["python", "-m", "compat_tests.spark.sessions"]
 """Takes a minute, once for each version: less than the sessions of the tests save."""
 
 SPARK_JARS = ["spark-4.0.0", "spark-4.0.0-formats", "spark-4.0.0-iceberg"]
-"""Those of the session of the tests."""
+"""Jars of the session of the tests."""
 
 TESTS = environment.CHECKOUT / "tests"
 
@@ -472,7 +472,7 @@ def second_tries(suite: Suite, command: list[str]) -> list[str]:
 
 
 def reports(name: str, suffix: str) -> list[pathlib.Path]:
-    """Those of a suite's last run, and not of a suite whose name begins with its name."""
+    """Reports of a suite's last run, and not of a suite whose name begins with its name."""
     return sorted(REPORTS.glob(f"{name}-[0-9]*{suffix}"))
 
 

@@ -148,7 +148,7 @@ def _owner(resource: Resource, others: int) -> int:
     if resource.kind not in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER) or not resource.name:
         return others
     if not resource.name.isascii() or not resource.name.isdecimal() or int(resource.name) > 2**31 - 1:
-        raise ClientError(f"{resource} is no broker: it is the number of one")
+        raise ClientError(f"{resource} is not a broker: it is the number of one")
     return int(resource.name)
 
 

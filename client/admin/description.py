@@ -70,7 +70,8 @@ class LogDir:
 def describe_cluster(cluster: Cluster) -> ClusterDescription:
     """With the brokers that are fenced, where the cluster tells of them. ClientError for a refusal."""
     try:
-        version = _version_of(cluster, DescribeClusterRequest)
+        # One that every broker is likely to have, as a request may go to another than the last one.
+        version = cluster.version_of(ANY_NODE, DescribeClusterRequest)
     except ClientError as error:
         if error.code != ErrorCode.UNSUPPORTED_VERSION:
             raise
@@ -87,11 +88,6 @@ def describe_cluster(cluster: Cluster) -> ClusterDescription:
     return ClusterDescription(
         response.cluster_id, response.controller_id, sorted(brokers, key=lambda one: one.broker)
     )
-
-
-def _version_of(cluster: Cluster, request_class: type[DescribeClusterRequest]) -> int:
-    """One that every broker is likely to have, as a request may go to another than the last one."""
-    return cluster.connect(ANY_NODE).version_of(request_class)
 
 
 def _of_metadata(cluster: Cluster) -> ClusterDescription:

@@ -13,7 +13,7 @@ from odradek.client.admin.asking import (
     controller_of,
     outcome,
 )
-from odradek.client.client_error import ClientError, Disconnected, refusal
+from odradek.client.client_error import ClientError, Disconnected, Unreachable, refusal
 from odradek.client.cluster import Cluster, TopicPartition, leader_of
 from odradek.client.patience import Patience
 from odradek.wire.errors import ErrorCode, error_of
@@ -187,6 +187,8 @@ def delete_records(
         )
         try:
             response = cluster.ask(leader_of(topic, partition), request).topics[0].partitions[0]
+        except Unreachable:
+            raise
         except ClientError as error:
             refused.append(Refused(f"{topic}-{partition}", error))
             continue

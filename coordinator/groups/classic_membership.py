@@ -278,7 +278,7 @@ class Membership:
 
     # Heartbeat
 
-    def beat(self, asked: AskedHeartbeat, now_ms: int) -> HeartbeatResponse | None:
+    def quick_heartbeat(self, asked: AskedHeartbeat, now_ms: int) -> HeartbeatResponse | None:
         """The response to a heartbeat that moves a deadline and nothing else, as most do; not to be changed.
         None, and nothing done, for others: they go to `heartbeat`."""
         request = asked.request
@@ -296,7 +296,7 @@ class Membership:
         return _HEARTBEAT_RESPONSES[group.rules.heartbeat]
 
     def heartbeat(self, asked: AskedHeartbeat, now_ms: int, out: list[Effect]) -> None:
-        known = self.beat(asked, now_ms)
+        known = self.quick_heartbeat(asked, now_ms)
         code = self._check_heartbeat(asked.request, now_ms, out) if known is None else known.error_code
         out.append(Reply(asked.ticket, HeartbeatResponse(error_code=code)))
 

@@ -178,7 +178,7 @@ class Peer(asyncio.BufferedProtocol):
         try:
             self._read_frames()
         except (MalformedMessage, PeerLost) as error:
-            self.close(PeerLost(f"{self.name} sends what is no response: {error}"))
+            self.close(PeerLost(f"{self.name} sends what is not a response: {error}"))
 
     # Inside
 

@@ -77,6 +77,11 @@ class TlsAcceptor:
         """New connections have these settings, of which the context is made."""
         self.settings, self.context = settings, context
 
+    @property
+    def needs_certificate(self) -> bool:
+        """Whether a client without a certificate is refused."""
+        return self.context.verify_mode is ssl.CERT_REQUIRED
+
     def start(self, timers: Timers) -> Callable[[], None]:
         """Calls `sweep` from now on; the returned function ends it."""
         return timers.every(SWEEP_MS, self.sweep)
@@ -220,7 +225,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             return False
         if first_byte != _HANDSHAKE_RECORD:
             self._socket.write(_INTERNAL_ERROR)
-            self.give_up("this is no TLS; is the client set up without it?")
+            self.give_up("this is not TLS; is the client set up without it?")
             return False
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = self._acceptor.context.wrap_bio(self._incoming, self._outgoing, server_side=True)

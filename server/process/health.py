@@ -48,7 +48,7 @@ def check(address: str, command_config: str | None = None) -> str | None:
         return None
     _, correlation_id, error_code = struct.unpack(">iih", response)
     if correlation_id != CORRELATION_ID or error_code != 0:
-        return f"what answers at {address} is no Kafka broker"
+        return f"what answers at {address} is not a Kafka broker"
     return None
 
 

@@ -161,19 +161,19 @@ class Upkeep:
                 self._leading = None
                 if self._end.is_set():
                     return
-                self._tell(error)
+                self._log_failure_once(error)
                 if self._session.is_connected:
                     self._end.wait(PAUSE_S)
                     self._work.set()
 
     def _begin_anew(self) -> None:
         """After a login that was refused: somebody may mend it."""
-        self._tell(NoResponse("the login is refused"))
+        self._log_failure_once(NoResponse("the login is refused"))
         self._end.wait(PAUSE_S)
         if not self._end.is_set():
             self._session.revive()
 
-    def _tell(self, error: Exception) -> None:
+    def _log_failure_once(self, error: Exception) -> None:
         """Once, until all went well again. A lost connection is told by the session."""
         from kazoo.exceptions import KazooException
 

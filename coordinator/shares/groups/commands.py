@@ -1,4 +1,4 @@
-"""What a share group (KIP-932) asks the share coordinator, and the commands that bring the responses."""
+"""Requests of a share group (KIP-932) to the share coordinator, and the commands that bring the responses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odradek.wire.messages import delete_share_group_offsets as delete
 
 @dataclass(slots=True)
 class StatesInitialized(Command):
-    """What has become of an `InitializeStates`."""
+    """Result of an `InitializeStates`."""
 
     group_id: str
     asked_at_ms: int
@@ -34,7 +34,7 @@ class InitializeStates(Asking):
 
 @dataclass(slots=True)
 class StatesDeleted(Command):
-    """What has become of a `DeleteStates`."""
+    """Result of a `DeleteStates`."""
 
     group_id: str
     asked_at_ms: int

@@ -119,7 +119,7 @@ class GssapiServer:
         try:
             self._client = raw.display_name(step.initiator_name, False).name.decode()
         except UnicodeDecodeError:
-            raise AuthenticationFailed("the name of the principal is no UTF-8") from None
+            raise AuthenticationFailed("the name of the principal is not UTF-8") from None
         # A client that does not ask for a proof of the server has nothing to wait for.
         return step.token or self._offer(b"")
 

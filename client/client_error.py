@@ -42,10 +42,10 @@ class Mismatch(Unreachable):
         return type(self), (self.address, self.fault, self.remedy)
 
 
-def error_codes(answer: Struct) -> Iterator[ErrorCode]:
+def error_codes(response: Struct) -> Iterator[ErrorCode]:
     """Every error code in a response, at any depth, that is not NONE."""
-    for spec in fields_of(type(answer)):  # type: ignore[arg-type]
-        value = getattr(answer, spec.name)
+    for spec in fields_of(type(response)):  # type: ignore[arg-type]
+        value = getattr(response, spec.name)
         if spec.name.endswith("error_code"):
             if value != ErrorCode.NONE:
                 yield error_of(value)

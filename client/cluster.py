@@ -3,7 +3,7 @@
     with Cluster(ClientSettings("127.0.0.1:9092")) as cluster:
         numbers = cluster.partitions_of(["orders"])
         ends = cluster.list_offsets({("orders", 0): LATEST})
-        answer = cluster.ask(coordinator_of("group", "g"), request)
+        response = cluster.ask(coordinator_of("group", "g"), request)
 
 It is for one thread: one connection to a node, opened at its first use. A request with a
 retriable error is sent again until `patience_ms` have passed, after a look-up of the leader or coordinator
@@ -188,13 +188,13 @@ class Cluster:
             for node, partitions in self._by_leader(left, patience).items():
                 request = _list_offsets_request({key: left[key] for key in partitions}, read_committed)
                 try:
-                    answer = self._ask_node(node, request, version_min)
+                    response = self._ask_node(node, request, version_min)
                 except Disconnected as error:
                     failure = error
                     for key in partitions:
                         self.failed(leader_of(*key), error)
                     continue
-                failure = self._take_offsets(answer, found, read_committed) or failure
+                failure = self._take_offsets(response, found, read_committed) or failure
             left = {key: timestamp for key, timestamp in wanted.items() if key not in found}
             if left:
                 patience.pause(
@@ -216,10 +216,10 @@ class Cluster:
         while True:
             try:
                 connection = self.connect(target, patience)
-                answer = connection.ask(request, connection.version_of(type(request), version_max))
-                code = next(filter(is_retriable, error_codes(answer)), None)
+                response = connection.ask(request, connection.version_of(type(request), version_max))
+                code = next(filter(is_retriable, error_codes(response)), None)
                 if code is None:
-                    return answer
+                    return response
                 failure = refusal(_doing(request), code)
             except Disconnected as error:
                 failure = error
@@ -326,10 +326,10 @@ class Cluster:
             else [MetadataRequestTopic(name=name) for name in sorted(set(topics))],
             allow_auto_topic_creation=False,
         )
-        answer = self._metadata(request, patience)
-        self._addresses.update({broker.node_id: (broker.host, broker.port) for broker in answer.brokers})
+        response = self._metadata(request, patience)
+        self._addresses.update({broker.node_id: (broker.host, broker.port) for broker in response.brokers})
         known = []
-        for topic in answer.topics:
+        for topic in response.topics:
             if topic.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
                 known.append(topic)
                 self._remember(topic)
@@ -388,16 +388,16 @@ class Cluster:
 
     def _coordinator(self, target: Coordinator, patience: Patience) -> int:
         while target not in self._coordinators:
-            answer = self._found_coordinator(target, patience)
-            code = error_of(answer.error_code)
+            response = self._found_coordinator(target, patience)
+            code = error_of(response.error_code)
             if code == ErrorCode.NONE:
-                self._addresses[answer.node_id] = answer.host, answer.port
-                self._coordinators[target] = answer.node_id
+                self._addresses[response.node_id] = response.host, response.port
+                self._coordinators[target] = response.node_id
             elif is_retriable(code):
                 self._doubt_informant()
                 patience.pause(f"finding {target}", refusal("FindCoordinator", code))
             else:
-                raise refusal(f"finding {target}", code, answer.error_message)
+                raise refusal(f"finding {target}", code, response.error_message)
         return self._coordinators[target]
 
     def _found_coordinator(self, target: Coordinator, patience: Patience) -> Any:
@@ -416,11 +416,11 @@ class Cluster:
     # Offsets
 
     def _take_offsets(
-        self, answer: Any, found: dict[TopicPartition, int], read_committed: bool
+        self, response: Any, found: dict[TopicPartition, int], read_committed: bool
     ) -> ClientError | None:
         """Puts offsets into `found`; returns the last retriable refusal."""
         failure = None
-        for topic in answer.topics:
+        for topic in response.topics:
             for one in topic.partitions:
                 code = error_of(one.error_code)
                 if code == ErrorCode.NONE:

@@ -17,7 +17,7 @@ from typing import Any
 
 from odradek.client.client_error import ClientError, Disconnected, Mismatch
 from odradek.client.patience import TOLD_AFTER_S
-from odradek.client.probing import first_answer, login_wanted, mismatch, what_answers
+from odradek.client.probing import first_response, login_wanted, mismatch, server_of
 from odradek.client.secured import Secured, reason_of
 from odradek.client.settings import Tell
 from odradek.config.config_error import ConfigError
@@ -50,13 +50,13 @@ class Unresolved(Disconnected):
 class Pending:
     """A sent request; `Connection.receive` returns its response."""
 
-    __slots__ = ("answer", "correlation_id", "request_class", "version")
+    __slots__ = ("correlation_id", "request_class", "response", "version")
 
     def __init__(self, request_class: type[Message], version: int, correlation_id: int) -> None:
         self.request_class = request_class
         self.version = version
         self.correlation_id = correlation_id
-        self.answer: Any = None
+        self.response: Any = None
 
 
 class Connection:
@@ -122,7 +122,7 @@ class Connection:
         """Found by a second connection, without TLS."""
         timeout_s = min(self._timeout_s, _PROBE_S)
         try:
-            heard = first_answer(self._host, self._port, timeout_s)
+            heard = first_response(self._host, self._port, timeout_s)
         except OSError:
             return None
         return self._mismatch(mismatch(heard, self._secured.security, self._host, self._port, timeout_s))
@@ -200,12 +200,12 @@ class Connection:
     def receive(self, pending: Pending) -> Any:
         """The response to `pending`; responses to earlier requests are kept for their `receive`."""
         deadline = time.monotonic() + self._timeout_s
-        while pending.answer is None:
+        while pending.response is None:
             if not self.is_open:
                 raise Disconnected(f"the connection to {self.address} is closed")
             assert pending in self._waiting
-            self._read_answer(deadline)
-        return pending.answer
+            self._read_response(deadline)
+        return pending.response
 
     # SASL
 
@@ -253,7 +253,7 @@ class Connection:
         if login.lifetime_ms > 0:
             self.renew_at = time.monotonic() + login.lifetime_ms * RENEWAL_SHARE / 1000
 
-    def _read_answer(self, deadline: float) -> None:
+    def _read_response(self, deadline: float) -> None:
         (size_bytes,) = _INT32.unpack(self._read(4, deadline))
         if not 4 <= size_bytes <= self._response_bytes_max:
             raise self._broken(
@@ -266,7 +266,7 @@ class Connection:
         if correlation_id != pending.correlation_id:
             raise self._broken(f"answers request {correlation_id} instead of {pending.correlation_id}")
         try:
-            pending.answer = read_response(frame, pending.request_class, pending.version)[1]
+            pending.response = read_response(frame, pending.request_class, pending.version)[1]
         except MalformedMessage as error:
             name = api_name(pending.request_class.api_key)
             raise self._broken(
@@ -297,12 +297,12 @@ class Connection:
             request = ApiVersionsRequest(
                 client_software_name=SOFTWARE_NAME, client_software_version=__version__
             )
-            answer = self._request_versions(request, version)
-            if answer.error_code == ErrorCode.NONE:
-                return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
-            if answer.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
-                raise self._broken(f"refuses ApiVersions with the error {answer.error_code}")
-            version = min(version - 1, _highest(answer, ApiVersionsRequest.api_key))
+            response = self._request_versions(request, version)
+            if response.error_code == ErrorCode.NONE:
+                return {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+            if response.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
+                raise self._broken(f"refuses ApiVersions with the error {response.error_code}")
+            version = min(version - 1, _highest(response, ApiVersionsRequest.api_key))
 
     def _request_versions(self, request: ApiVersionsRequest, version: int) -> Any:
         # A broker that does not know the version responds in version 0.
@@ -326,7 +326,7 @@ class Connection:
     def _not_kafka(self, first: bytes) -> ClientError:
         timeout_s = min(self._timeout_s, _PROBE_S)
         security = self._secured.security
-        told = mismatch(what_answers(first), security, self._host, self._port, timeout_s)
+        told = mismatch(server_of(first), security, self._host, self._port, timeout_s)
         return self._mismatch(told) or self._broken("answers ApiVersions with what is none")
 
     def _refused_certificate(self, error: OSError) -> ClientError | None:
@@ -372,7 +372,7 @@ def answered(
     found = [
         one
         for one, pending in waiting.items()
-        if pending.answer is not None or not one.is_open or one.has_bytes
+        if pending.response is not None or not one.is_open or one.has_bytes
     ]
     if found or not waiting:
         return found
@@ -384,6 +384,6 @@ def answered(
         return [key.data for key, _ in selector.select(timeout_s)]
 
 
-def _highest(answer: Any, api_key: int) -> int:
+def _highest(response: Any, api_key: int) -> int:
     """0 if an old broker does not list the API."""
-    return max([one.max_version for one in answer.api_keys if one.api_key == api_key], default=0)
+    return max([one.max_version for one in response.api_keys if one.api_key == api_key], default=0)

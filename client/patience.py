@@ -8,7 +8,7 @@ from odradek.client.settings import ClientSettings
 RETRY_MS_MAX = 1000
 """Pauses between attempts double up to this."""
 TOLD_AFTER_S = 1.0
-"""Who waits longer is told for what."""
+"""Pause after which a person is told the reason for a wait."""
 
 
 class Patience:

@@ -17,7 +17,7 @@ from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 _TLS_RECORDS = (0x14, 0x15, 0x16, 0x17)
-_ANSWER_BYTES_MAX = 1 << 20
+_RESPONSE_BYTES_MAX = 1 << 20
 _HANDSHAKE_VERSION = 1
 _CLIENT_ID = "odradek-doctor"
 _CORRELATION_ID = 0x0D1A
@@ -51,7 +51,7 @@ def dial(address: str, port: int, timeout_s: float) -> float:
     return time.monotonic() - began
 
 
-def first_answer(host: str, port: int, timeout_s: float) -> Heard:
+def first_response(host: str, port: int, timeout_s: float) -> Heard:
     """Asks without TLS for the versions of the APIs. OSError if there is no connection."""
     # Version 0 has no fields, and every broker knows it.
     frame = request_frame(ApiVersionsRequest(), 0, _CORRELATION_ID, _CLIENT_ID)
@@ -63,7 +63,7 @@ def first_answer(host: str, port: int, timeout_s: float) -> Heard:
             return Heard.SILENCE
         except OSError:
             return Heard.CLOSED
-    return what_answers(heard)
+    return server_of(heard)
 
 
 def _read(connected: socket.socket, deadline: float) -> bytes:
@@ -83,8 +83,8 @@ def _read(connected: socket.socket, deadline: float) -> bytes:
     return heard
 
 
-def what_answers(heard: bytes) -> Heard:
-    """Server that begins its answer with these bytes: four of them are enough, except for KAFKA."""
+def server_of(heard: bytes) -> Heard:
+    """Server that begins its response with these bytes: four of them are enough, except for KAFKA."""
     if not heard:
         return Heard.CLOSED
     if len(heard) >= 3 and heard[0] in _TLS_RECORDS and heard[1] == 3:
@@ -95,7 +95,7 @@ def what_answers(heard: bytes) -> Heard:
         return Heard.SSH
     if len(heard) == 8:
         size_bytes, correlation_id = struct.unpack(">ii", heard)
-        if correlation_id == _CORRELATION_ID and 0 < size_bytes <= _ANSWER_BYTES_MAX:
+        if correlation_id == _CORRELATION_ID and 0 < size_bytes <= _RESPONSE_BYTES_MAX:
             return Heard.KAFKA
     return Heard.OTHER
 
@@ -110,7 +110,7 @@ def mechanisms_at(host: str, port: int, timeout_s: float, *, with_tls: bool) -> 
             with asked:
                 asked.sendall(frame)
                 (size_bytes,) = struct.unpack(">i", _read_whole(asked, 4))
-                if not 4 <= size_bytes <= _ANSWER_BYTES_MAX:
+                if not 4 <= size_bytes <= _RESPONSE_BYTES_MAX:
                     return []
                 content = _read_whole(asked, size_bytes)
         return list(read_response(content, SaslHandshakeRequest, _HANDSHAKE_VERSION)[1].mechanisms)

@@ -262,16 +262,16 @@ class Producer:
             self._receive()
 
     def _receive(self) -> None:
-        """Takes the answer to the oldest request."""
+        """Takes the response to the oldest request."""
         sent = self._under_way.popleft()
         try:
-            answer = sent.connection.receive(sent.pending)
+            response = sent.connection.receive(sent.pending)
         except Disconnected as error:
             for batch in sent.batches.values():
                 self._fail(batch, error)
             return
         left = dict(sent.batches)
-        for topic in answer.responses:
+        for topic in response.responses:
             for one in topic.partition_responses:
                 key = topic.name, one.index
                 if key in left:
@@ -279,17 +279,17 @@ class Producer:
         for batch in left.values():
             self._fail(batch, ClientError(f"{leader_of(*batch.key)} left it out of its answer"))
 
-    def _settle(self, batch: _Batch, answer: Any) -> None:
-        code = error_of(answer.error_code)
+    def _settle(self, batch: _Batch, response: Any) -> None:
+        code = error_of(response.error_code)
         if code in _WRITTEN:
             # Of a batch that came again among the last five the broker tells where the first one is.
-            batch.placement.base_offset = answer.base_offset
+            batch.placement.base_offset = response.base_offset
             self.written_count += batch.record_count
             self._transactions.acknowledged.add(batch.key)
             self._patience.renew()
             return
         doing = f"writing to topic {batch.key[0]}, partition {batch.key[1]}"
-        self._fail(batch, self._transactions.refusal(doing, code, answer.error_message))
+        self._fail(batch, self._transactions.refusal(doing, code, response.error_message))
 
     def _fail(self, batch: _Batch, failure: ClientError) -> None:
         batch.failure = failure

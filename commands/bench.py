@@ -44,7 +44,7 @@ examples:
 Without --topic a topic odradek-bench-... is made, and deleted at the end and after Ctrl-C. With it
 produce and roundtrip leave their records in the topic; consume reads what it has, from its start.
 
-latencies: produce: from sending a request (with --rate: from when it is due) to its answer, with five
+latencies: produce: from sending a request (with --rate: from when it is due) to its response, with five
 requests under way on a connection; consume: the wait for each response; roundtrip: from sending a
 batch to having read it with a second client, one batch after the other, in partition 0.
 

@@ -242,7 +242,7 @@ def _changed(resource: Resource, before: Config | None, change: Change, is_secre
 
 
 def _value_after(resource: Resource, before: Config | None, change: Change) -> str | None:
-    """Computed: a broker may learn of the change only after its answer."""
+    """Computed: a broker may learn of the change only after its response."""
     if change.operation == Operation.SET:
         return change.value
     if change.operation == Operation.DELETE:

@@ -59,7 +59,7 @@ def in_cluster(options: Mapping[str, Option]) -> dict[str, Option]:
     return {name: option.in_cluster() for name, option in options.items()}
 
 
-# Sources of a value, by their numbers in DescribeConfigs answers (Kafka:
+# Sources of a value, by their numbers in DescribeConfigs responses (Kafka:
 # DescribeConfigsResponse.ConfigSource).
 FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_START, FROM_DEFAULT = range(1, 6)
 FROM_LOGGER, FROM_CLIENT_METRICS, FROM_GROUP = range(6, 9)
@@ -161,7 +161,7 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(slots=True)
 class ConfigEntry:
-    """One option in a DescribeConfigs answer."""
+    """One option in a DescribeConfigs response."""
 
     name: str
     value: str | None

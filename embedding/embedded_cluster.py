@@ -222,8 +222,8 @@ class Cluster:
         """A node is once it knows of all others that run."""
         if not member.is_ready() or isinstance(member, Controller):
             return member.is_ready()
-        answer = _asked(member, MetadataRequest(topics=[], allow_auto_topic_creation=False))
-        named = set() if answer is None else {broker.node_id for broker in answer.brokers}
+        response = _asked(member, MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        named = set() if response is None else {broker.node_id for broker in response.brokers}
         return named >= {node.node_id for node in self.nodes if not node.process.is_paused}
 
     def _kill(self) -> None:
@@ -399,8 +399,8 @@ def _described(nodes: Iterable[Node], topic: str, partition: int) -> Any:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
     found = []
     for node in nodes:
-        answer = _asked(node, request)
-        for one in () if answer is None else answer.topics[0].partitions:
+        response = _asked(node, request)
+        for one in () if response is None else response.topics[0].partitions:
             if one.partition_index == partition:
                 found.append((one.leader_epoch, one.leader_id == node.node_id, one))
     return max(found, key=lambda one: one[:2])[2] if found else None
@@ -413,8 +413,8 @@ def _asked(node: Node, request: MetadataRequest) -> Any:
     try:
         with socket.create_connection((HOST, node.port), ASK_TIMEOUT_S) as connection:
             connection.sendall(request_frame(request, METADATA_VERSION, 1, "odradek.Cluster"))
-            with connection.makefile("rb") as answers:
-                frame = answers.read(int.from_bytes(answers.read(4), "big"))
+            with connection.makefile("rb") as responses:
+                frame = responses.read(int.from_bytes(responses.read(4), "big"))
         return read_response(frame, MetadataRequest, METADATA_VERSION)[1]
     except (OSError, MalformedMessage):
         return None

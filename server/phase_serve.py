@@ -256,6 +256,8 @@ def _node_parts(
         and zookeeper.groups(schedule.loop, lambda: publisher.view, metadata_bytes_max),
         transactions=coordinators.transactions,
         shares=coordinators.shares,
+        log_ends=lambda: coordinators.log_ends,
+        remote_transactions=lambda: coordinators.remote_transactions,
         new_producer_id=coordinators.new_producer_id,
         now_ms=bound.node.now_ms,
         turn=schedule.turn,

@@ -51,7 +51,7 @@ class InvalidToken(Exception):
         self.missing_scope = missing_scope
 
     @property
-    def answer(self) -> str:
+    def response(self) -> str:
         """The JSON for the client."""
         if self.missing_scope is None:
             return '{"status":"invalid_token"}'
@@ -82,7 +82,7 @@ class OAuthBearerServer:
     def respond(self, token: bytes, now_ms: int) -> Later:
         refusal, self._refusal = self._refusal, None
         if refusal is not None and token == _GO_ON:
-            raise AuthenticationFailed(refusal.reason, refusal.answer)
+            raise AuthenticationFailed(refusal.reason, refusal.response)
         first = _read(token)
         return Later(lambda: self._judge(first, now_ms))
 
@@ -91,7 +91,7 @@ class OAuthBearerServer:
             login = self._validator.validate(first.token, now_ms)
         except InvalidToken as error:
             self._refusal = error
-            return error.answer.encode()
+            return error.response.encode()
         if first.authorization_id not in ("", login.name):
             raise AuthenticationFailed(
                 f"user {shown(login.name)} asks for the rights of another",

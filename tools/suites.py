@@ -553,9 +553,9 @@ def run_all(names: Sequence[str], tier: Tier) -> int:
             outcomes[name] = Outcome(passed=False)
         if has_budget:
             factors.append(slowness())
-    for name in names:
-        for text in failures(name):
-            print(f"\n-- {name}: {text}")
+    told = [(name, text) for name in names for text in failures(name)]
+    for name, text in told:
+        print(f"\n-- {name}: {text}")
     # Last: the end of a long output is what everybody sees.
     print(f"\n{'suite':<24}{'outcome':<10}{'set-up':>9}{'tests':>9}")
     for name, outcome in outcomes.items():
@@ -566,6 +566,8 @@ def run_all(names: Sequence[str], tier: Tier) -> int:
     lines, is_too_long = over_budget(tier, outcomes, statistics.median(factors))
     for line in lines:
         print(line)
+    for name, text in told:
+        print(f"failed in {name}: {text.partition(chr(10))[0]}")
     if skips:
         missing = sorted({what for tools in skips.values() for what in tools})
         print(f"not run, because {' and '.join(missing)} is missing: {', '.join(skips)}")

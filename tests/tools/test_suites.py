@@ -160,6 +160,7 @@ def test_a_test_that_fails_by_chance_fails_its_suite_and_is_told_again_at_the_en
     assert "\n-- soak: test_some::test_it" in said
     assert "the first try" in said
     assert "\nsoak                    FAILED" in said
+    assert said.splitlines()[-1] == "failed in soak: test_some::test_it", "CI's output is cut in the middle"
 
 
 GROUPED = """

@@ -10,6 +10,7 @@ from compat_tests.clients import Message
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.kit import readers
 from compat_tests.spark.odradek_tables import OdradekTables
+from compat_tests.spark.sessions import past_ended_workers
 from compat_tests.spark.topics import finish
 from compat_tests.stories import START_MS
 
@@ -92,7 +93,7 @@ def test_rows_that_are_cut_off_are_not_written(both: OdradekTables, tmp_path: pa
         with pytest.raises(Exception, match="the flag is up"):
             writer.save()
         flag.unlink()
-        writer.save()
+        past_ended_workers(writer.save)
     finally:
         both.spark.conf.unset(setting)
     assert committed(both, topic, 2) == list(range(400))

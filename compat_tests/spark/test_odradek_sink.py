@@ -20,6 +20,7 @@ from compat_tests.kit import readers
 from compat_tests.spark import sink_program
 from compat_tests.spark.cluster import Cluster
 from compat_tests.spark.driver import START_SECONDS, Driver, Job, committed_batches
+from compat_tests.spark.sessions import past_ended_workers
 from compat_tests.spark.topics import KafkaTables, batch_sizes, finish
 from compat_tests.stories import START_MS
 from tests.tiers import NIGHTLY
@@ -281,14 +282,14 @@ def test_a_stream_that_failed_in_the_middle_of_an_epoch_goes_on(
     flag.touch()
     for _ in range(2):
         with pytest.raises(Exception, match="the flag is up"):
-            run()
+            past_ended_workers(run)
         # Of a task whose process Spark has killed the transaction is open until the query goes on. One whose
         # process is still there may commit a moment after the query has failed, and so while it is read: the
         # one partition is seen before that and the other behind it. A part of a half that stays is an error.
         wait_until(is_each_half_whole, "each half is there as a whole or not at all")
         may_be_seen.append(everything)
     flag.unlink()
-    run()
+    past_ended_workers(run)
     assert sink.values(topic, 2) == everything
 
 
@@ -300,14 +301,19 @@ def test_rows_that_are_cut_off_are_not_taken_for_all_of_them(
     rows = sink.spark.range(0, 400, numPartitions=2).selectExpr(
         "rpad(CAST(id AS STRING), 20000, ' ') AS value"
     )
+    rows = rows.mapInArrow(failing_while(flag), "value string")
+
+    def write() -> None:
+        sink.write(rows, topic, writeId=topic)
+
     sink.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
     try:
         flag.touch()
         for _ in range(5 if NIGHTLY else 2):
             with pytest.raises(Exception, match="the flag is up"):
-                sink.write(rows.mapInArrow(failing_while(flag), "value string"), topic, writeId=topic)
+                past_ended_workers(write)
         flag.unlink()
-        sink.write(rows.mapInArrow(failing_while(flag), "value string"), topic, writeId=topic)
+        past_ended_workers(write)
     finally:
         sink.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert sink.values(topic, 2) == list(range(400))

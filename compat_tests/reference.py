@@ -30,6 +30,9 @@ from tools import environment
 CURRENT = "4.3.1"
 OLDER = "3.9.2"
 """The last line that speaks Produce 0 to 2 and Fetch 0 to 3."""
+NEWEST = "4.4.0"
+ARCHIVED = (CURRENT, NEWEST, OLDER)
+"""Releases that start fast."""
 
 BROKER_JVM = ["-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1"]
 """For a broker that serves a test: a quick start matters more than the last bit of speed."""
@@ -88,12 +91,12 @@ def fast_start(version: str) -> tuple[str, ...]:
         with Kafka(version, jvm=[*BROKER_JVM, *options], is_fast_to_start=False) as kafka:
             kafka.stop()
 
-    return class_data(f"kafka-{version}", class_path(version), run) if version in (CURRENT, OLDER) else ()
+    return class_data(f"kafka-{version}", class_path(version), run) if version in ARCHIVED else ()
 
 
 def archive_for(path: str) -> tuple[str, ...]:
     """The options of `fast_start` for programs of ours, which are at the end of the class path."""
-    releases = (version for version in (CURRENT, OLDER) if path.startswith(f"{class_path(version)}:"))
+    releases = (version for version in ARCHIVED if path.startswith(f"{class_path(version)}:"))
     return next((fast_start(version) for version in releases), ())
 
 
@@ -269,7 +272,7 @@ class Kafka:
         return self._log.read_text() if self._log.exists() else ""
 
     def _logging(self) -> list[str]:
-        if self.version == CURRENT:
+        if self.version != OLDER:
             return ["-Dlog4j2.level=WARN"]
         return [older_logging(self.directory, "WARN")]
 
@@ -277,7 +280,7 @@ class Kafka:
         # Here: with it come storage and coordinators, which a client's process has no use for.
         from odradek.server.metadata.meta_properties import new_id
 
-        current = self.version == CURRENT
+        current = self.version != OLDER
         more = {**(ONLY_CURRENT if current else {}), **self._properties}
         text = PROPERTIES.format(
             port=self.port,

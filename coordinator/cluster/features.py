@@ -76,6 +76,12 @@ _NEW_METADATA = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
 """Each brought metadata that the one before it could not read."""
 
 
+def knows_cordons(features: Mapping[str, int]) -> bool:
+    """Whether the cluster's metadata have the cordoned log directories of brokers. Below this level a broker
+    keeps new partitions out of its own cordoned directories, and tells nobody of them, as Kafka's does."""
+    return features.get(METADATA_VERSION, 0) >= CORDONS_SINCE
+
+
 def loses_metadata(before: int, after: int) -> bool:
     """Whether a lower metadata.version could not read what the one before may have written."""
     return any(level in _NEW_METADATA for level in range(after + 1, before + 1))
@@ -203,8 +209,6 @@ class BrokerGates:
     AssignReplicasToDirs."""
     has_eligible_leaders: bool
     """Eligible leader replicas may be switched on (KIP-966)."""
-    has_cordoned_directories: bool
-    """CordonedLogDirs in heartbeats (BrokerHeartbeat 2)."""
     bumps_leader_epoch_on_shrink: bool
     """A smaller ISR has a new leader epoch."""
 
@@ -229,7 +233,6 @@ def broker_gates(metadata_version: int) -> BrokerGates:
         register_broker_record_version=_since(_REGISTER_BROKER_SINCE, metadata_version),
         has_directories=metadata_version >= DIRECTORIES_SINCE,
         has_eligible_leaders=metadata_version >= _ELIGIBLE_LEADERS_SINCE,
-        has_cordoned_directories=metadata_version >= CORDONS_SINCE,
         bumps_leader_epoch_on_shrink=metadata_version < _STABLE_LEADER_EPOCH_SINCE,
     )
 

@@ -212,5 +212,4 @@ def test_a_metadata_version_opens_what_it_brought():
 
     assert since("has_directories") == list(range(17, 31))
     assert since("has_eligible_leaders") == list(range(23, 31))
-    assert since("has_cordoned_directories") == [30]
     assert since("bumps_leader_epoch_on_shrink") == list(range(7, 12))

@@ -122,9 +122,10 @@ BROKER = (
            doc="KRaft, for tests: largest batch of the metadata log."),
     Option("internal.metadata.delete.delay.millis", ACCEPTED, LONG, 60000, internal=True,
            doc="KRaft, for tests: delay before metadata files are removed."),
-    Option("unstable.api.versions.enable", ACCEPTED, BOOLEAN, False, internal=True,
-           doc="Whether versions of requests that are not final yet are offered to clients."),
-    Option("unstable.feature.versions.enable", ACCEPTED, BOOLEAN, False, internal=True,
+    Option("unstable.api.versions.enable", REFUSED, BOOLEAN, False, internal=True,
+           doc="Whether versions of requests that are not final yet are offered to clients: InitProducerId 6 "
+               "(KIP-939)."),
+    Option("unstable.feature.versions.enable", REFUSED, BOOLEAN, False, internal=True,
            doc="Whether feature levels that are not final yet may be used."),
     # ZooKeeper, for the oldest clients; Kafka had these options before 4.0
     Option("zookeeper.connect", HONOURED, STRING, "", internal=True,

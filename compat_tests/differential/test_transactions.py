@@ -224,7 +224,7 @@ def offset_commit(
         topics=[
             TxnOffsetCommitRequestTopic(
                 name=topic,
-                topic_id=id_of(side, topic),
+                topic_id=side.values.get(f"id of {topic}", bytes(range(1, 17))),
                 partitions=[
                     TxnOffsetCommitRequestPartition(
                         partition_index=number, committed_offset=offset, committed_metadata=metadata

@@ -71,6 +71,9 @@ SCRAM_SINCE = 11
 TOKENS_SINCE = 14
 DIRECTORIES_SINCE = 17
 CORDONS_SINCE = 30
+NETWORKS_SINCE = 32
+"""Hosts of access rules may be networks (CIDR)."""
+UNREGISTERS_CONTROLLERS_SINCE = 33
 
 _NEW_METADATA = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
 """Each brought metadata that the one before it could not read."""

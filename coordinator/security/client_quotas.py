@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isnan
+from math import isfinite
 
 from odradek.coordinator.cluster.view import QuotaEntity, Quotas, quota_entity
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -220,8 +220,9 @@ def _quotas_of(entity: Mapping[str, str | None]) -> Mapping[str, float | None]:
 def _check_value(key: str, value: float, bounds: Mapping[str, float | None]) -> None:
     if key not in bounds:
         raise _bad(f"Invalid configuration key {key}")
-    # Kafka takes what is no number, and then nothing is within the quota.
-    if value <= 0 or isnan(value):
+    if not isfinite(value):
+        raise _bad(f"Quota {key} must be a finite number")
+    if value <= 0:
         raise _bad(f"Quota {key} must be greater than 0")
     limit = bounds[key]
     if limit is None:

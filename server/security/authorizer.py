@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.access import NOTHING_REFUSED, resources
-from odradek.coordinator.security.acls import AclRules, Policy, host_text, identities_of
+from odradek.coordinator.security.acls import AclRules, Policy, host_text
 from odradek.wire.acl_types import ResourceType
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Granted:
         self.principal = connection.principal
         self.acls = acls
         self.rules = NO_RULES if acls is None else acls
-        self.who = identities_of(self.principal, host_text(connection.peer_host))
+        self.who = self.rules.identities(self.principal, host_text(connection.peer_host))
         self.is_super = self.principal in policy.super_users
         self.answers: Answers = {}
 

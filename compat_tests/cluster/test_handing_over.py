@@ -279,7 +279,7 @@ def check_log_of_kafka(log: str) -> None:
 @pytest.mark.parametrize("version", [NEWEST, pytest.param(PREVIOUS, marks=pytest.mark.nightly)])
 def test_kafka_takes_a_directory_of_ours_over_and_gives_it_back(version: str) -> None:
     with (
-        Controllers({"broker.session.timeout.ms": SESSION_MS}, version=version, release="4.3") as controllers,
+        Controllers({"broker.session.timeout.ms": SESSION_MS}, version=version) as controllers,
         OdradekMember(controllers, NODE_ID, PROPERTIES) as ours,
     ):
         assert isinstance(controllers, Controllers)

@@ -221,7 +221,10 @@ def test_what_nothing_reads_is_taken_and_named():
 
 @pytest.mark.parametrize("name", ["unstable.api.versions.enable", "unstable.feature.versions.enable"])
 def test_what_is_not_final_is_refused_at_the_start(name):
-    assert refusal(sets=[f"{name}=true"]) == f"{name} is known but not built yet: leave it at false (given by --set)."
+    assert (
+        refusal(sets=[f"{name}=true"])
+        == f"{name} is known but not built yet: leave it at false (given by --set)."
+    )
     assert load(sets=[f"{name}=false"]).without_effect == ()
 
 

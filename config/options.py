@@ -409,7 +409,7 @@ def _parse(name: str, text: str | None, options: Mapping[str, Option], what: str
         option is None and isinstance(options, BrokerOptions) and option_of_listener(name) is not None
     )
     if option is None and not of_listener:
-        raise _invalid(f"Unknown {what} config name: {name}.")
+        raise _invalid(f"Unknown {what} config name: {name}")
     if text is None:
         raise _invalid(f"{name} has no value; delete the setting to get its default.")
     try:

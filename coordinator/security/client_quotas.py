@@ -134,7 +134,10 @@ def _check_filter(components: Sequence[ComponentData]) -> None:
             raise _bad(f"{MATCHES[component.match_type]} goes with {needs}.")
         seen.add(kind)
     if IP in seen and len(seen) > 1:
-        raise _bad("Quotas of addresses are none of users or clients.")
+        raise _bad(
+            "Invalid entity filter component combination. IP filter component should not be used with user "
+            "or clientId filter component."
+        )
 
 
 # --- AlterClientQuotas ---
@@ -213,7 +216,8 @@ def _quotas_of(entity: Mapping[str, str | None]) -> Mapping[str, float | None]:
     if IP not in entity:
         return OF_CLIENTS
     if len(entity) > 1:
-        raise _bad("Quotas of addresses are none of users or clients.")
+        # With Kafka's slip: programs compare this phrase.
+        raise _bad("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
     return OF_ADDRESSES
 
 

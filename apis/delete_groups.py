@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42, versions 0 to 2), for groups of all types.
+"""DeleteGroups (key 42, versions 0 to 3), for groups of all types.
 
 Source: KafkaApis and GroupCoordinatorService of Kafka 4.3.
 """

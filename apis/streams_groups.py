@@ -1,5 +1,5 @@
-"""Groups of Kafka Streams applications (KIP-1071): StreamsGroupHeartbeat (key 88, version 0) and
-StreamsGroupDescribe (89, version 0).
+"""Groups of Kafka Streams applications (KIP-1071): StreamsGroupHeartbeat (key 88, versions 0 and 1),
+StreamsGroupDescribe (89, 0 and 1) and StreamsGroupTopologyDescriptionUpdate (93, 0).
 
 This module checks what needs only the request; then the group's coordinator decides. Its result has the
 response, and the missing internal topics of the application. This module creates them, and every response
@@ -8,6 +8,9 @@ lists them until they exist. With the feature `streams.version` at level 0, or w
 come the permissions: for the group, and for all topics of the topology, after a check of their names. Whether
 the client may create internal topics is told in the status. A group with a topic that the client may not
 describe is not described at all.
+
+Descriptions of topologies have no store here (KIP-1331), as in Kafka without a plug-in for it: no member is
+asked for one, one that is sent is refused, and no group is described with one.
 
 Not done, and refused, as in Kafka 4.3: static members, patterns of source topics, warm-up tasks and the
 offsets of tasks.
@@ -45,6 +48,10 @@ from odradek.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
+from odradek.wire.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
@@ -55,6 +62,8 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.topics import NewTopic
 
 NOT_SAID = -1
+NOT_STORED = 1
+"""Status of a description of a topology."""
 HEARTBEATS_BETWEEN_TRIALS = 2
 """The pause before another trial to create a topic, in heartbeat intervals."""
 FAILURES_KEPT_MAX = 1_000
@@ -304,10 +313,46 @@ HEARTBEAT = Api(
     ),
     refusal=Refusal(has_message=False),
 )
+
+
+class TopologyDescriptionUpdate:
+    """The handler."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def __call__(
+        self, request: StreamsGroupTopologyDescriptionUpdateRequest, context: RequestContext
+    ) -> StreamsGroupTopologyDescriptionUpdateResponse:
+        if not self._groups().serves_streams_groups:
+            return StreamsGroupTopologyDescriptionUpdateResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        if context.refuses(Operation.READ, ResourceType.GROUP, request.group_id):
+            return StreamsGroupTopologyDescriptionUpdateResponse(
+                error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
+            )
+        return StreamsGroupTopologyDescriptionUpdateResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            error_message="The broker has no streams group topology description plugin configured.",
+        )
+
+
+def _tell_description(request: StreamsGroupDescribeRequest, group: describe.DescribedGroup) -> None:
+    if request.include_topology_description:
+        group.topology_description_status = NOT_STORED
+
+
 DESCRIBE = describe_api(
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
     lambda groups: groups().serves_streams_groups,
     lambda group: () if group.topology is None else _topics_of(group.topology),
+    _tell_description,
 )
-APIS = (HEARTBEAT, DESCRIBE)
+TOPOLOGY_DESCRIPTION_UPDATE = Api(
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+    make=lambda parts: TopologyDescriptionUpdate(parts.node.groups),
+    needs=(on_groups(Operation.READ, only("group_id")),),
+    refusal=Refusal(has_message=False),
+)
+APIS = (HEARTBEAT, DESCRIBE, TOPOLOGY_DESCRIPTION_UPDATE)

@@ -44,6 +44,8 @@ PER_BROKER = "per-broker"
 CLUSTER_WIDE = "cluster-wide"
 
 INT_MAX = 2**31 - 1
+ARRAY_MAX = INT_MAX - 8
+"""The longest array of a Java virtual machine."""
 LONG_MAX = 2**63 - 1
 DOUBLE_MAX = 1.7976931348623157e308
 

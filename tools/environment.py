@@ -72,7 +72,7 @@ ZIGLANG = "ziglang==0.17.1"
 _SPARK_OWN_JARS = ["org.apache.hadoop:*", "org.scala-lang:*"]
 
 JARS: dict[str, tuple[list[str], list[str]]] = {
-    "kafka-4.3.1": (maven_jars.KAFKA, []),
+    **{f"kafka-{version}": (maven_jars.kafka(version), []) for version in ("4.4.0", "4.3.1")},
     "kafka-3.9.2": ([f"org.apache.kafka:{part}:3.9.2" for part in maven_jars.KAFKA_PARTS], []),
     **{
         f"kafka-clients-{version}": ([f"org.apache.kafka:kafka-clients:{version}"], [])

@@ -300,7 +300,7 @@ SUITES = {
     # files share a cluster, and the order, is in the folder's conftest.
     "cluster": Suite(
         [pytest("-n", "4", "--dist", "loadgroup", "--no-loadscope-reorder", "compat_tests/cluster")],
-        jars=["kafka-4.3.1"],
+        jars=["kafka-4.3.1", "kafka-4.4.0"],
     ),
     # Mostly waits for delays and sessions that the clients are to see.
     "security": Suite(

@@ -103,6 +103,31 @@ def acquired(answer: Any) -> list[tuple[int, int, int]]:
     ]
 
 
+def test_a_first_fetch_of_a_group_brings_one_partition_alike(pair: Pair) -> None:
+    """One whose state is read; the next fetch brings the other, and later ones both. Which is first is chance
+    in Kafka."""
+    topic = new_topic(pair, "first", 2)
+    for partition in range(2):
+        fill(pair, topic, 50, partition=partition)
+    group, places = readers(pair, topic, 2), [(topic, 0), (topic, 1)]
+    found = []
+    for side in pair.sides:
+        counts = []
+        for epoch in range(5):
+            request = fetch_request(side, group, f"first-{group}"[:30], epoch, () if epoch else places)
+            answer = side.ask(request, 2)
+            assert answer.error_code == 0, answer
+            if epoch == 2:
+                for partition in range(2):
+                    records = batch(3)
+                    side.ask(produce(side, topic, records, partition=partition), 9)
+            counts.append(sum(last - first + 1 for first, last, _ in acquired(answer)))
+        found.append(counts[:2])
+        assert sum(counts) == 106, counts
+    pair.compare("records of the first two fetches", *found)
+    assert found[0] == [50, 50]
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_records_are_read_and_acknowledged_alike(pair: Pair, version: int) -> None:
     topic = new_topic(pair, "shared")

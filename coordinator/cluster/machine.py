@@ -27,6 +27,7 @@ from odradek.coordinator.cluster.features import (
     METADATA_VERSION,
     SCRAM_SINCE,
     TOKENS_SINCE,
+    knows_cordons,
 )
 from odradek.coordinator.cluster.publishing import Publisher
 from odradek.coordinator.cluster.topics import (
@@ -994,7 +995,7 @@ def _offline_at(node_id: int, partition: PartitionView, is_offline: bool) -> Par
 
 
 def _check_cordons_are_known(features: Mapping[str, int]) -> None:
-    if features.get(METADATA_VERSION, 0) < CORDONS_SINCE:
+    if not knows_cordons(features):
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"{CORDONED_LOG_DIRS} needs {METADATA_VERSION} {CORDONS_SINCE} or later.",

@@ -279,11 +279,14 @@ class StreamsMembership(EpochMembership[StreamsGroup, StreamsMember, StreamsChan
         if group.shutdown_by is not None:
             statuses.append(_shutdown(group.shutdown_by))
         is_up_to_date = group.endpoint_epoch == request.endpoint_information_epoch
+        config = self._settings.of_group(group.group_id)
         response = StreamsGroupHeartbeatResponse(
             error_code=NONE,
             member_id=change.member_id,
             member_epoch=current.member_epoch,
             heartbeat_interval_ms=self._intervals(group.group_id).heartbeat_interval_ms,
+            task_offset_interval_ms=config.streams_task_offset_interval_ms,
+            acceptable_recovery_lag=config.streams_acceptable_recovery_lag,
             status=statuses,
             endpoint_information_epoch=group.endpoint_epoch,
             partitions_by_user_endpoint=None if is_up_to_date else self._endpoints(group),
@@ -370,6 +373,7 @@ class StreamsMembership(EpochMembership[StreamsGroup, StreamsMember, StreamsChan
         return {
             "topology": None if topology is None else _described_topology(topology, group.configured),
             "members": [_described_member(group, member) for member in group.members.values()],
+            "assignor_name": self._settings.of_group(group.group_id).streams_assignor_name,
         }
 
 

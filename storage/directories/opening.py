@@ -251,10 +251,11 @@ class Opening:
         """May run in a worker thread with a pool of its own. Raises `OSError`."""
         home, config = place.home, self._places.config_for(key[0])
         recovery_point, end = home.offset(RECOVERY_POINTS, key), home.end_checkpoints.get(key)
-        # The end of possible gaps by compaction, for a lost recovery point.
-        gaps_until = 0
-        if not home.knows_recovery_points:
-            gaps_until = LONG_MAX if config.is_compacted else home.offset(FIRST_DIRTY, key)
+        # The end of possible gaps by compaction. Ours makes none after the recovery point. Kafka's does: it
+        # writes recovery points once a minute, and its broker may be killed before.
+        gaps_until = home.offset(FIRST_DIRTY, key)
+        if config.is_compacted and not home.knows_recovery_points:
+            gaps_until = LONG_MAX
         return open_log(
             pool,
             place.path,

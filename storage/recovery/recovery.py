@@ -78,10 +78,10 @@ def open_log(
     end_checkpoint: EndCheckpoint | None = None,
 ) -> Recovered:
     """Open (or begin) the log in `directory`. `recovery_point`, `log_start_offset`, `scan_checkpoint` and
-    `end_checkpoint` are from the checkpoints, or 0 and None. For an unknown recovery point, `gaps_until` is
-    the offset up to which compaction may have removed offsets. `may_skip`: the log was a follower's, so
-    within a segment any offsets may be missing, as at the leader. `is_rescan`: bytes that can be read of
-    other files may not be on the disk; the log files have been written again.
+    `end_checkpoint` are from the checkpoints, or 0 and None. `gaps_until` is the offset up to which
+    compaction may have removed offsets, also after the recovery point. `may_skip`: the log was a
+    follower's, so within a segment any offsets may be missing, as at the leader. `is_rescan`: bytes that can
+    be read of other files may not be on the disk; the log files have been written again.
     """
     names = finish_interrupted(pool.disk, directory, pool.disk.list(directory))
     opening = _Opening(
@@ -477,7 +477,7 @@ def _recover(
     for place in range(first, len(segments)):
         segment = segments[place]
         # A gap before a segment: the end of the previous one did not reach the disk. (Compaction makes gaps
-        # too, but only before the recovery point.)
+        # too, but only before the recovery point, or before `gaps_until`.)
         if segment.base_offset != expected and not expected < segment.base_offset <= gaps_until:
             return _cut_from(segments, place, 0), None
         valid_bytes, expected, is_known_end = _check_segment(

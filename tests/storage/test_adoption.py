@@ -4,7 +4,7 @@ import pytest
 from memory_disk import MemoryDisk
 from stores import NOW_MS, append, open_store
 
-from odradek.storage.checkpoints import write_partition_metadata
+from odradek.storage.checkpoints import FIRST_DIRTY, write_offsets, write_partition_metadata
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import StoreListener
 from odradek.storage.recovery.log_walk import begins_with_messages
@@ -77,3 +77,18 @@ def test_a_batch_whose_format_has_flipped_is_no_old_message():
     content = build_batch([Record(0, NOW_MS, None, b"v2")])
     content[16] ^= 2
     assert not begins_with_messages(MemoryDisk.of({LOG: bytes(content)}), "data/t-0")
+
+
+def test_gaps_that_kafkas_compaction_left_before_a_kill_are_no_damage():
+    """Kafka notes what its compaction has read at once, and recovery points once a minute only."""
+    kept = [build_batch([Record(offset, NOW_MS, b"k", b"v")]) for offset in (3, 7, 8)]
+    first, second = bytes(kept[0] + kept[1]), bytes(kept[2])
+    disk = MemoryDisk.of({LOG: first, f"data/t-0/{8:020d}.log": second})
+    write_offsets(disk, f"data/{FIRST_DIRTY}", {("t", 0): 8})
+    config = LogConfig(cleanup_policy=frozenset({"compact"}))
+    store = open_store(disk, topic_id_for=lambda topic, index: TOPIC_ID, config_for=lambda topic: config)
+    assert store.opening.cut_bytes == {}
+    partition = store.get("t", 0)
+    assert partition is not None
+    assert (partition.log_start_offset, partition.log_end_offset) == (0, 9)
+    assert bytes(disk.files[LOG].data) == first

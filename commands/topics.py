@@ -10,10 +10,12 @@ from odradek.client.admin import topics as admin
 from odradek.client.admin.asking import Outcome, Refused
 from odradek.client.admin.lag import first_times, offset_bounds
 from odradek.client.admin.topics import TopicDescription
-from odradek.client.client_error import ClientError
+from odradek.client.client_error import ClientError, Unreachable
 from odradek.client.cluster import NEWEST, Cluster, TopicPartition
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.asking import failed
+from odradek.commands.confirming import add_yes, confirm
+from odradek.commands.moving import move
 from odradek.commands.output import Column, Output, quantity, size_text, time_text
 from odradek.commands.selecting import (
     is_pattern,
@@ -38,9 +40,11 @@ examples:
                                           of when its records are, and how many come
   odradek topics create orders -p 6 -c retention.ms=86400000
   odradek topics add-partitions orders 12
+  odradek topics move orders payments --to 4,5,6 --dry-run
+                                          from where they are; --wait, or odradek topics move
   odradek topics offsets orders --at 2026-11-27T09:00
   odradek topics trim orders --before -7d --dry-run
-  odradek topics delete 'test-*' --dry-run
+  odradek topics delete 'test-*'          shows them, and asks; in a script: --yes
 
 keys of list: topic partitions replicas internal; with --sizes records size_bytes, too.
 keys of describe: topic partition leader leader_epoch replicas in_sync offline start_offset
@@ -49,6 +53,8 @@ of the first record, of the one with the latest time, and of the last minute.
 keys of create: topic created.
 keys of delete: topic deleted.
 keys of add-partitions: topic partitions_before partitions.
+keys of move: topic partition replicas_before replicas; without --to: topic partition replicas
+adding removing.
 keys of trim: topic partition start_offset_before start_offset records_deleted.
 keys of offsets: topic partition start_offset end_offset; with --at offset, too.
 
@@ -84,11 +90,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("-p", "--partitions", default="-1", metavar="N", help="default: as the brokers are set")
     one.add_argument("-r", "--replicas", default="-1", metavar="N", help="default: as the brokers are set")
     _add_configs(one)
-    one.add_argument("--if-not-exists", action="store_true", help="a topic that is there is no failure")
+    one.add_argument("--if-not-exists", action="store_true", help="a topic that exists is not a failure")
     add_dry_run(one)
     one = add_action(actions, "delete", "delete topics with all their records", _delete)
     one.add_argument("topics", nargs="+", metavar="TOPIC")
     add_dry_run(one)
+    add_yes(one)
     one = add_action(actions, "add-partitions", "give a topic more partitions", _add_partitions)
     one.add_argument("topic", metavar="TOPIC")
     one.add_argument("partitions", metavar="N", help="how many it has then")
@@ -98,6 +105,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--before", required=True, metavar="WHERE", help="an offset, 'end', or a time as -7d or in ISO 8601"
     )
+    add_dry_run(one)
+    add_yes(one)
+    one = add_action(actions, "move", "move partitions to other brokers, or show what is being moved", move)
+    one.add_argument("topics", nargs="*", metavar="TOPIC[:PARTITION]", help="without any: show what is moved")
+    one.add_argument("--to", metavar="ID,ID", help="the brokers that share the replicas then")
+    one.add_argument("--replicas", metavar="N", help="how many each partition has then (default: as before)")
+    one.add_argument("--cancel", action="store_true", help="take moves back that are not done")
+    one.add_argument("--wait", action="store_true", help="return when all is moved")
     add_dry_run(one)
     one = add_action(actions, "offsets", "first and last offsets, or those of a time", _offsets)
     one.add_argument("topics", nargs="+", metavar="TOPIC[:PARTITION]")
@@ -273,7 +288,9 @@ def _create(cluster: Cluster, options: argparse.Namespace, output: Output) -> in
                 only_validate=options.dry_run,
             )
             if not is_new and not options.if_not_exists:
-                raise ClientError(f"topic {name} is there already")
+                raise ClientError(f"topic {name} already exists")
+        except Unreachable:
+            raise
         except ClientError as error:
             print(f"odradek: {error}", file=sys.stderr)
             status = 1
@@ -286,6 +303,14 @@ def _create(cluster: Cluster, options: argparse.Namespace, output: Output) -> in
 def _delete(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     found, missing = _existing(cluster, options.topics)
     names = [topic.name for topic in found]
+    confirm(
+        options,
+        options.topics,
+        names,
+        "delete",
+        "topic with all its records",
+        "topics with all their records",
+    )
     refused = [] if options.dry_run or not names else admin.delete_topics(cluster, names)
     kept = {one.name for one in refused} | (set(names) if options.dry_run else set())
     rows = [{"topic": name, "deleted": name not in kept} for name in names]
@@ -316,6 +341,8 @@ def _trim(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     before = _trim_offsets(cluster, options.before, bounds)
     starts: dict[TopicPartition, int] = {}
     refused: Outcome = []
+    whole = sorted({topic for topic, _ in before})
+    confirm(options, options.topics, whole, "delete records of", "topic", "topics")
     if before and not options.dry_run:
         starts, refused = admin.delete_records(cluster, before)
     rows = [
@@ -373,7 +400,7 @@ def _existing(cluster: Cluster, patterns: Sequence[str]) -> tuple[list[TopicDesc
 def _missing(one: Refused) -> Refused:
     if one.error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return one
-    return Refused(one.name, ClientError(f"there is no topic {one.name}"))
+    return Refused(one.name, ClientError(f"topic {one.name} does not exist"))
 
 
 def _partitions(cluster: Cluster, texts: Sequence[str]) -> tuple[list[TopicPartition], Outcome]:

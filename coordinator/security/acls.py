@@ -617,10 +617,10 @@ def acl_from_text(text: str) -> Acl:
             Permission(permission),
         )
         if not all(isinstance(one, str) for one in (name, principal, host)):
-            raise ValueError("a name is no text")
+            raise ValueError("a name is not text")
         check_acl(acl)
     except (KafkaError, TypeError, ValueError) as error:
-        raise ValueError(f"{text!r} is no ACL: {error}") from None
+        raise ValueError(f"{text!r} is not an ACL: {error}") from None
     return acl
 
 

@@ -71,9 +71,9 @@ from odradek.wire.schema import copied_as
 
 NONE = ErrorCode.NONE
 SESSION, REBALANCE, DELAY = TIMERS = ("streams-session", "streams-rebalance", "streams-delay")
-"""What timers are for: the first part of their keys, before the group and the member."""
+"""Purposes of timers: the first part of their keys, before the group and the member."""
 STANDBY_REPLICAS = "num.standby.replicas"
-"""As the record of the group names the setting by which tasks were assigned."""
+"""Name, in the record of the group, of the setting by which tasks were assigned."""
 NO_TOPICS: Mapping[str, NewTopic] = {}
 
 
@@ -467,7 +467,7 @@ def _updated(
 
 
 def _validated(validated_epoch: int, configs: Mapping[str, str]) -> dict[str, Any]:
-    """What the record of a group has beside its epoch and its hash."""
+    """Fields of the record of a group beside its epoch and its hash."""
     return {
         "validated_topology_epoch": validated_epoch,
         "last_assignment_configs": [KeyValue(key=key, value=value) for key, value in sorted(configs.items())],

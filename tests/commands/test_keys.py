@@ -63,14 +63,19 @@ RUN = {
     ("bench", "roundtrip"): [["--records", "1"]],
 }
 """What is run of each action, in an order in which each has something to show."""
-ELSEWHERE = {("transactions", "find-hanging"), ("transactions", "abort")}
-"""test_transactions.py has a transaction that hangs, and compares all of their keys."""
+ELSEWHERE = {
+    *(("transactions", "find-hanging"), ("transactions", "abort")),
+    *(("topics", "move"), ("cluster", "elect")),
+    ("backup", ""),  # tests/server/test_backup.py
+}
+"""test_transactions.py has a transaction that hangs, and compares all of their keys; a broker alone has
+nothing to move or to elect (compat_tests/commands/test_cluster_health.py)."""
 
 
 def with_output():
     """Command and action of all that have `--output`; "" where a command has no actions."""
     sections = re.findall(r"^##+ odradek (\S+) ?(\S*)\n(.*?)(?=^##|\Z)", page(), re.MULTILINE | re.DOTALL)
-    return {(command, action) for command, action, text in sections if "[--output {" in text}
+    return {(command, action) for command, action, text in sections if "--output {table" in text}
 
 
 def named(command, action):
@@ -89,7 +94,7 @@ def broker():
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
-    with odradek.Broker(group_initial_rebalance_delay_ms=0, options=options) as running:
+    with odradek.Broker(options=options) as running:
         yield running
 
 

@@ -64,8 +64,8 @@ def test_an_older_version_than_the_options_have_is_refused(authority: Authority)
     [
         ({"enabled_protocols": "TLSv1.1,TLSv1.2"}, "ssl.enabled.protocols has 'TLSv1.1'"),
         ({"cipher_suites": "TLS_AES_128_GCM_SHA256"}, "Python has all or none"),
-        ({"cipher_suites": "TLS_NULL_WITH_NULL_NULL"}, "no suite that is known here"),
-        ({"cipher_suites": "AES128-SHA"}, "no suite that is known here"),
+        ({"cipher_suites": "TLS_NULL_WITH_NULL_NULL"}, "not a suite that is known here"),
+        ({"cipher_suites": "AES128-SHA"}, "not a suite that is known here"),
         ({"cipher_suites": ECDSA, "enabled_protocols": "TLSv1.3"}, "has none for TLSv1.3"),
         ({"client_auth": "required"}, "needs a trust store"),
         ({"client_auth": "requested"}, "needs a trust store"),
@@ -353,9 +353,9 @@ def test_a_path_that_became_a_pipe_stops_nobody_who_serves(
     assert (listener.certificate(), outgoing()) == (first, before)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(KafkaError, match="is no regular file"):
+    with pytest.raises(KafkaError, match="is not a regular file"):
         listener.alter(keystore_location=str(pipe))
-    assert len([one for one in caplog.records if "is no regular file" in one.getMessage()]) == 2
+    assert len([one for one in caplog.records if "is not a regular file" in one.getMessage()]) == 2
 
 
 def test_a_mount_that_hangs_is_asked_once_and_in_a_thread(

@@ -17,11 +17,11 @@ from odradek.coordinator.security.scram_users import ScramUsers
 from odradek.server.background.work import Detached, WorkQueues
 from odradek.server.network.timers import monotonic_ms
 from odradek.server.network.unauthenticated import Unauthenticated
-from odradek.server.security.sasl.answers import Answers
 from odradek.server.security.sasl.exchange import Settings
 from odradek.server.security.sasl.gate import SaslListener
 from odradek.server.security.sasl.gssapi import GssapiServer, open_acceptor
 from odradek.server.security.sasl.mechanism import NewServer
+from odradek.server.security.sasl.other_apis import OtherApis
 from odradek.server.security.sasl.plain import PlainServer, users_of
 from odradek.server.security.sasl.scram import ScramServer
 from odradek.wire.scram import MECHANISM_NUMBERS
@@ -80,7 +80,7 @@ def open_listeners(
             listener.sasl = SaslListener(
                 name=listener.name,
                 settings=_settings(config, security, new_scram, new_oauth),
-                new_versions=partial(Answers, routes),
+                new_versions=partial(OtherApis, routes),
                 unauthenticated=shared,
                 timers=schedule.timers,
                 now_ms=now_ms,
@@ -107,7 +107,7 @@ def _settings(
     return Settings(
         {one: new_server(one) for one in security.mechanisms},
         {one: security.value("connections.max.reauth.ms", one) for one in security.mechanisms},
-        config["connection.failed.authentication.delay.ms"],
+        config.values["connection.failed.authentication.delay.ms"],
         security.value("sasl.server.max.receive.size"),
     )
 
@@ -144,7 +144,7 @@ def _validator(
 def _secret_of(config: BrokerConfig) -> bytes:
     """For salts of users that do not exist. The nodes of a cluster should have the same: two salts tell that
     there is no such user. All nodes have the key of tokens."""
-    shared = config["delegation.token.secret.key"]
+    shared = config.values["delegation.token.secret.key"]
     if shared:
         return hmac.digest(shared.reveal().encode(), b"salts of users that do not exist", "sha256")
     return node_secret(os.path.join(config.data_directories[0], SECRET_FILE))

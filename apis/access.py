@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
@@ -63,31 +64,22 @@ class Requester(Protocol):
     """For the authorizer alone: what it has told this connection. None when the principal changes."""
 
 
-Resources = list[tuple[Operation, ResourceType, Any]]
+Resources = Mapping[tuple[Operation, ResourceType], Collection[Any]]
+"""Names of resources, or ids of topics, by operation and type."""
+ANY = None
+"""In place of a name: whichever resource of the type is allowed."""
 
 
 class Authorizer(Protocol):
-    """Decides whether a connection's principal may do something. A topic's id counts as the name that it
-    stands for; one that stands for no topic is not refused, since the handler answers that it is unknown."""
+    """Decides what a connection's principal may do. A topic's id counts as the name that it stands for; one
+    that stands for no topic is not refused, since the handler says that it is unknown."""
 
     def refused(self, connection: Requester, needs: Needs, request: Any) -> Refused:
-        """The part of `resources(needs, request)` that the connection's principal is not allowed."""
+        """The part of `resources(needs, request)` that is not allowed. Each refusal is logged."""
 
-    def refused_of(self, connection: Requester, resources: Resources) -> Refused:
-        """The part of `resources` that the connection's principal is not allowed."""
-
-    def left_out(self, connection: Requester, resources: Resources) -> Refused:
-        """The same part as from `refused_of`, for lists that omit what is refused and for fields with the
-        allowed operations: the client did not name these resources, so a refusal is not logged."""
-
-    def is_known_to_allow(
-        self, connection: Requester, operation: Operation, resource_type: ResourceType, names: Collection[Any]
-    ) -> bool:
-        """Whether the connection's principal may do this with all of them, as far as the connection was told
-        before. False says nothing."""
-
-    def may_on_any(self, connection: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether there may be a resource of this type with which the principal may do it."""
+    def hidden(self, connection: Requester, resources: Resources) -> Refused:
+        """The part of `resources` that is not allowed. Not logged: no request names these resources, a list
+        omits them, or a field says what is allowed."""
 
 
 class AllowAll:
@@ -98,19 +90,8 @@ class AllowAll:
     def refused(self, connection: Requester, needs: Needs, request: Any) -> Refused:
         return NOTHING_REFUSED
 
-    def refused_of(self, connection: Requester, resources: Resources) -> Refused:
+    def hidden(self, connection: Requester, resources: Resources) -> Refused:
         return NOTHING_REFUSED
-
-    def left_out(self, connection: Requester, resources: Resources) -> Refused:
-        return NOTHING_REFUSED
-
-    def is_known_to_allow(
-        self, connection: Requester, operation: Operation, resource_type: ResourceType, names: Collection[Any]
-    ) -> bool:
-        return True
-
-    def may_on_any(self, connection: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        return True
 
 
 ALLOW_ALL = AllowAll()
@@ -118,12 +99,11 @@ ALLOW_ALL = AllowAll()
 
 def resources(needs: Needs, request: Any) -> Resources:
     """Everything that a request needs, as far as the request itself names it."""
-    return [
-        (need.operation, need.resource_type, name)
-        for need in needs
-        if need.names is not None
-        for name in need.names(request)
-    ]
+    named: dict[tuple[Operation, ResourceType], list[Any]] = {}
+    for need in needs:
+        if need.names is not None:
+            named.setdefault((need.operation, need.resource_type), []).extend(need.names(request))
+    return named
 
 
 # Names that requests have
@@ -155,6 +135,11 @@ def only(field: str) -> Names:
         value = getattr(request, field)
         return () if value is None else (value,)
 
+    return names
+
+
+def themselves(names: Collection[Any]) -> Collection[Any]:
+    """The names that a handler asks about, in place of a request."""
     return names
 
 
@@ -194,3 +179,9 @@ def on_transactional_ids(operation: Operation, names: Names, *, is_whole: bool =
 def the_transactional_id(operation: Operation) -> Need:
     """Need of an operation on the only transactional id of the request."""
     return on_transactional_ids(operation, only("transactional_id"), is_whole=True)
+
+
+@cache
+def need_of(operation: Operation, resource_type: ResourceType) -> Need:
+    """Need with names that only the handler knows."""
+    return Need(operation, resource_type, themselves)

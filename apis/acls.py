@@ -1,6 +1,6 @@
 """DescribeAcls (key 29), CreateAcls (30) and DeleteAcls (31), versions 0 to 3: who may do what.
 
-- Without an authorizer the answer is SECURITY_DISABLED for each ACL of the request, as from Kafka;
+- Without an authorizer the response is SECURITY_DISABLED for each ACL of the request, as from Kafka;
   MirrorMaker then sends no such request again.
 - A request with a code 0, which stands for "unknown" and which no client sends, closes the connection, as in
   Kafka.
@@ -21,7 +21,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from odradek.apis.access import on_cluster
-from odradek.apis.api import WorkAnswer
+from odradek.apis.api import WorkResponse
 from odradek.apis.declaration import Api, Forwarding
 from odradek.apis.refusals import Refusal, each_of
 from odradek.coordinator.cluster.features import METADATA_VERSION, NETWORKS_SINCE
@@ -70,14 +70,14 @@ class DescribeAcls:
 
     def __call__(
         self, request: DescribeAclsRequest, context: RequestContext
-    ) -> DescribeAclsResponse | WorkAnswer:
+    ) -> DescribeAclsResponse | WorkResponse:
         _check_filter(request)
         if (Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME) in context.refused:
             code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return _undescribed(code, error_message(code))
         if self._searches is None:
             return _undescribed(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
-        return WorkAnswer(self._searches, self._find(_filter_of(request)), context)
+        return WorkResponse(self._searches, self._find(_filter_of(request)), context)
 
     def _find(self, wanted: AclFilter) -> Work[DescribeAclsResponse]:
         rules = self._current_view().acls
@@ -107,7 +107,7 @@ class CreateAcls:
 
     def __call__(
         self, request: CreateAclsRequest, context: RequestContext
-    ) -> CreateAclsResponse | WorkAnswer:
+    ) -> CreateAclsResponse | WorkResponse:
         for creation in request.creations:
             _check_creation(creation)
         refusal = _refusal_to_change(context, self._machine)
@@ -117,7 +117,7 @@ class CreateAcls:
         if refusal is not None:
             return CreateAclsResponse(results=[_created(refusal)] * len(request.creations))
         assert self._machine is not None
-        return WorkAnswer(self._changes, self._create(self._machine, request.creations), context)
+        return WorkResponse(self._changes, self._create(self._machine, request.creations), context)
 
     def _create(self, machine: ClusterMachine, creations: list[AclCreation]) -> Work[CreateAclsResponse]:
         def edit(draft: Draft) -> Work[list[KafkaError | None]]:
@@ -143,14 +143,14 @@ class DeleteAcls:
 
     def __call__(
         self, request: DeleteAclsRequest, context: RequestContext
-    ) -> DeleteAclsResponse | WorkAnswer:
+    ) -> DeleteAclsResponse | WorkResponse:
         for requested in request.filters:
             _check_filter(requested)
         refusal = _refusal_to_change(context, self._machine)
         if refusal is not None:
             return DeleteAclsResponse(filter_results=[_deleted(refusal)] * len(request.filters))
         assert self._machine is not None
-        return WorkAnswer(self._changes, self._delete(self._machine, request.filters), context)
+        return WorkResponse(self._changes, self._delete(self._machine, request.filters), context)
 
     def _delete(self, machine: ClusterMachine, filters: list[DeleteAclsFilter]) -> Work[DeleteAclsResponse]:
         def edit(draft: Draft) -> Work[list[list[Acl] | KafkaError]]:

@@ -50,7 +50,7 @@ class AddOffsetsToTxn:
                 AddOffsetsToTxnResponse(error_code=error_for_version(response.error_code, version))
             )
 
-        place = OFFSETS_TOPIC, self._groups.partition_of(request.group_id)
+        place = OFFSETS_TOPIC, self._groups().partition_of(request.group_id)
         producer = request.producer_id, request.producer_epoch
         to_add = request_to_add(request.transactional_id, producer, [place])
         add_patiently(self._transactions, self._timers, asked_to_add(to_add, AS_CLIENT, added))

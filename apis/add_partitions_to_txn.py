@@ -81,7 +81,7 @@ class AddPartitionsToTxn:
         topics: list[AddPartitionsToTxnTopic],
         response_topics: list[AddPartitionsToTxnTopic],
         context: RequestContext,
-        answer: Callable[[AddPartitionsToTxnResult], None],
+        respond: Callable[[AddPartitionsToTxnResult], None],
     ) -> None:
         version = context.api_version
         transactional_id = transaction.transactional_id
@@ -91,20 +91,20 @@ class AddPartitionsToTxn:
         refused = self._refused(partitions, context)
         if refused:
             not_attempted = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-            answer(result_by_partition(transactional_id, {**not_attempted, **refused}))
+            respond(result_by_partition(transactional_id, {**not_attempted, **refused}))
             return
 
         def added(response: AddPartitionsToTxnResponse) -> None:
-            answer(
+            respond(
                 _result(transactional_id, response_topics, error_for_version(response.error_code, version))
             )
 
         def verified(response: AddPartitionsToTxnResponse) -> None:
             if response.error_code:
                 errors = dict.fromkeys(partitions, error_of(response.error_code))
-                answer(result_by_partition(transactional_id, errors))
+                respond(result_by_partition(transactional_id, errors))
             else:
-                answer(response.results_by_transaction[0])
+                respond(response.results_by_transaction[0])
 
         asked = asked_to_add(
             AddPartitionsToTxnRequest(transactions=[transaction]),
@@ -112,7 +112,7 @@ class AddPartitionsToTxn:
             verified if transaction.verify_only else added,
         )
         if version >= ADDED_BY_BROKERS_SINCE:
-            self._transactions.submit(transactional_id, asked)
+            self._transactions().submit(transactional_id, asked)
         else:
             add_patiently(self._transactions, self._timers, asked)
 

@@ -2,8 +2,8 @@
 
 AlterConfigs replaces all settings of a resource, IncrementalAlterConfigs changes some of them. Resources are
 topics, groups, this broker, and under the empty name all brokers. The changes are stored in one transaction;
-when the answer is sent, logs, connections and groups follow them. One bad setting refuses all changes of its
-resource; the other resources of the request are changed.
+when the response is sent, logs, connections and groups follow them. One bad setting refuses all changes of
+its resource; the other resources of the request are changed.
 
 A group need not exist to have settings, and keeps them when it is deleted. A subscription to client metrics
 (KIP-714) exists while it has a setting. IncrementalAlterConfigs also changes the levels of this node's
@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from odradek.apis.api import WorkAnswer
+from odradek.apis.api import WorkResponse
 from odradek.apis.declaration import Api, Forwarding
 from odradek.apis.describe_configs import (
     BROKER,
@@ -72,7 +72,7 @@ what it cannot have."""
 class Altering:
     """The common part of both handlers."""
 
-    answer: type[Any]
+    response: type[Any]
     result: type[Any]
 
     def __init__(
@@ -97,8 +97,8 @@ class Altering:
             CLIENT_METRICS: {},
         }
 
-    def __call__(self, request: Any, context: RequestContext) -> WorkAnswer:
-        return WorkAnswer(self._work, self._altering(request, context), context)
+    def __call__(self, request: Any, context: RequestContext) -> WorkResponse:
+        return WorkResponse(self._work, self._altering(request, context), context)
 
     def _altering(self, request: Any, context: RequestContext) -> Work[Any]:
         resources: Sequence[Resource] = request.resources
@@ -136,7 +136,7 @@ class Altering:
         else:
             pairs = zip(changes, done, strict=True)
             refusals.update((number, refusal) for number, refusal in pairs if refusal is not None)
-        return self.answer(
+        return self.response(
             responses=[
                 self.result_of(resource, refusals.get(number)) for number, resource in enumerate(resources)
             ]
@@ -195,7 +195,7 @@ class Altering:
         return self._node_id
 
     def result_of(self, resource: Resource, refusal: KafkaError | None) -> Any:
-        """The part of the answer about a resource."""
+        """The part of the response about a resource."""
         return self.result(
             error_code=0 if refusal is None else refusal.code,
             error_message=None if refusal is None else refusal.message,
@@ -213,7 +213,7 @@ class Altering:
 class AlterConfigs(Altering):
     """The handler."""
 
-    answer = alter_configs.AlterConfigsResponse
+    response = alter_configs.AlterConfigsResponse
     result = alter_configs.AlterConfigsResourceResponse
 
     def _needs_value(self, config: alter_configs.AlterableConfig) -> bool:
@@ -227,7 +227,7 @@ class AlterConfigs(Altering):
 class IncrementalAlterConfigs(Altering):
     """The handler."""
 
-    answer = incremental_alter_configs.IncrementalAlterConfigsResponse
+    response = incremental_alter_configs.IncrementalAlterConfigsResponse
     result = incremental_alter_configs.AlterConfigsResourceResponse
 
     def _needs_value(self, config: incremental_alter_configs.AlterableConfig) -> bool:
@@ -281,17 +281,17 @@ class ForwardedConfigs:
         if not own:
             return self._forwarded(request, context)
 
-        def with_refusals(answer: Any) -> Any:
-            forwarded = iter(answer.responses)
-            answer.responses = [
+        def with_refusals(response: Any) -> Any:
+            forwarded = iter(response.responses)
+            response.responses = [
                 self._altering.result_of(one, own[number]) if number in own else next(forwarded)
                 for number, one in enumerate(resources)
             ]
-            return answer
+            return response
 
         request.resources = [one for number, one in enumerate(resources) if number not in own]
         if not request.resources:
-            return with_refusals(self._altering.answer(responses=[]))  # type: ignore[no-any-return]
+            return with_refusals(self._altering.response(responses=[]))  # type: ignore[no-any-return]
         return self._forwarded.send(request, context, with_refusals)
 
     def _refusal(self, resource: Any, context: RequestContext, *, validate_only: bool) -> KafkaError | None:

@@ -2,7 +2,7 @@
 
 There is no other node to move replicas to, so a request succeeds only if it names the present replicas.
 `kafka-reassign-partitions` sends such a request before it moves partitions between directories
-(AlterReplicaLogDirs). The request's time-out has no effect: every answer is ready at once.
+(AlterReplicaLogDirs). The request's time-out has no effect: every response is ready at once.
 
 For a node alone; a node of a cluster forwards the request to the controllers.
 
@@ -44,14 +44,16 @@ class AlterPartitionReassignments:
         self, request: AlterPartitionReassignmentsRequest, context: RequestContext
     ) -> AlterPartitionReassignmentsResponse:
         if not request.topics:
-            # Kafka's answer before it checks anything: an empty message.
+            # Kafka's response before it checks anything: an empty message.
             return _response([], message="")
         view = self._current_view()
         may_change_factor = request.allow_replication_factor_change
         responses = [
             ReassignableTopicResponse(
                 name=topic.name,
-                partitions=[_answer(view, topic.name, one, may_change_factor) for one in topic.partitions],
+                partitions=[
+                    _partition_response(view, topic.name, one, may_change_factor) for one in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -70,7 +72,7 @@ def _response(
     )
 
 
-def _answer(
+def _partition_response(
     view: ClusterView, name: str, wanted: ReassignablePartition, may_change_factor: bool
 ) -> ReassignablePartitionResponse:
     code, message = ErrorCode.NONE, None

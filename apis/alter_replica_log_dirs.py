@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs (key 34, versions 0 to 2): moves replicas between directories.
 
-A partition is moved while clients write and read it; the answer means only that the move has begun. A move to
-the present directory ends a move to another one. For a partition that does not exist, the directory is
+A partition is moved while clients write and read it; the response means only that the move has begun. A move
+to the present directory ends a move to another one. For a partition that does not exist, the directory is
 remembered until the partition is created or the broker is restarted.
 
 A cordoned directory is refused, also for a partition that is already there.

@@ -1,7 +1,7 @@
-"""The parts of a handler: the context of a request, an answer that comes later.
+"""The parts of a handler: the context of a request, a response that comes later.
 
 A handler is a plain function `handle(request, context)`. It returns the response message, or None when the
-client expects no answer (Produce with acks=0), or a `Waiting`. It never blocks and starts no task.
+client expects no response (Produce with acks=0), or a `Waiting`. It never blocks and starts no task.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odradek.apis.access import (
     NOTHING_REFUSED,
     Authorizer,
     Refused,
-    Resources,
+    need_of,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class ConnectionInfo(Protocol):
     client_software_version: str
 
     def begin_reauthentication(self, mechanism: str, version: int) -> SaslHandshakeResponse | None:
-        """A handshake of a client that has authenticated: the answer, behind which SASL frames come; None
+        """A handshake of a client that has authenticated: the response, behind which SASL frames come; None
         where it cannot authenticate again."""
 
     def when_closed(self, callback: Callable[[Any], None]) -> None:
@@ -70,7 +70,7 @@ class ConnectionInfo(Protocol):
 
 @dataclass(slots=True)
 class RequestContext:
-    """The request's header and connection. Handlers read it and keep no reference after their answer."""
+    """The request's header and connection. Handlers read it and keep no reference after their response."""
 
     api_key: int
     api_version: int
@@ -90,48 +90,36 @@ class RequestContext:
         return bool(self.refused) and (operation, resource_type, name) in self.refused
 
     def refused_names(
-        self, operation: Operation, resource_type: ResourceType, names: Collection[str | None]
+        self, operation: Operation, resource_type: ResourceType, names: Collection[str]
     ) -> Collection[str]:
-        """Names with which the client may not do this, whatever the request names. None stands for an unknown
-        name and is never refused."""
-        wanted = self._undecided(operation, resource_type, names)
-        if not wanted:
+        """Refused ones among names that the client's request stands for. Each refusal is logged."""
+        if self.authorizer is ALLOW_ALL:
             return ()
-        return {name for _, _, name in self.authorizer.refused_of(self.connection, wanted)}
+        needs = (need_of(operation, resource_type),)
+        return {name for _, _, name in self.authorizer.refused(self.connection, needs, names)}
 
-    def left_out(
-        self, operation: Operation, resource_type: ResourceType, names: Collection[str | None]
+    def hidden_names(
+        self, operation: Operation, resource_type: ResourceType, names: Collection[str]
     ) -> Collection[str]:
         """Refused ones among names that the client has not told: a list omits them."""
-        wanted = self._undecided(operation, resource_type, names)
-        if not wanted:
+        if self.authorizer is ALLOW_ALL:
             return ()
-        return {name for _, _, name in self.authorizer.left_out(self.connection, wanted)}
-
-    def _undecided(
-        self, operation: Operation, resource_type: ResourceType, names: Collection[str | None]
-    ) -> Resources:
-        """The resources, once each; nothing if all are known to be allowed, as mostly."""
-        authorizer = self.authorizer
-        if authorizer is ALLOW_ALL or authorizer.is_known_to_allow(
-            self.connection, operation, resource_type, names
-        ):
-            return []
-        return [(operation, resource_type, name) for name in dict.fromkeys(names) if name is not None]
+        wanted = {(operation, resource_type): names}
+        return {name for _, _, name in self.authorizer.hidden(self.connection, wanted)}
 
 
 class Waiting:
-    """An answer that comes later: the handler makes it, keeps it, and calls `complete` once.
+    """A response that comes later: the handler makes it, keeps it, and calls `complete` once.
 
-    `clean_up` runs when the connection closes before the answer: the place to unwatch partitions and to
+    `clean_up` runs when the connection closes before the response: the place to unwatch partitions and to
     cancel timers. It does not run after `complete`.
     """
 
     __slots__ = ("_clean_up", "_deliver", "_response", "_settled")
 
     holds_back = False
-    """Whether no later request may begin before this answer, not even one of an API that may overlap. Such an
-    answer depends on work of the broker only, not on the client."""
+    """Whether no later request may begin before this response, not even one of an API that may overlap. Such
+    a response depends on work of the broker only, not on the client."""
 
     def __init__(self, clean_up: Callable[[], None] | None = None) -> None:
         self._clean_up = clean_up
@@ -176,8 +164,8 @@ class Waiting:
             clean_up()
 
 
-class WorkAnswer(Waiting):
-    """The answer to a request whose work may take many turns of the event loop.
+class WorkResponse(Waiting):
+    """The response to a request whose work may take many turns of the event loop.
 
     Later requests of the connection are served after it: they may rely on its result. The work goes on when
     the connection closes.
@@ -203,7 +191,7 @@ class WorkAnswer(Waiting):
         self.complete(response)
 
     def _failed(self, error: Exception) -> None:
-        """Refusals became answers before: this is a bug, and is treated as a bug in a handler."""
+        """Refusals became responses before: this is a bug, and is treated as a bug in a handler."""
         logger.error(
             "API key %d version %d failed", self._context.api_key, self._context.api_version, exc_info=error
         )
@@ -212,7 +200,7 @@ class WorkAnswer(Waiting):
 
 
 class LatePart:
-    """A part of an answer that is made while the answer is sent, piece by piece, since it is too large for
+    """A part of a response that is made while the response is sent, piece by piece, since it is too large for
     memory. Its size is known before.
 
     `make` returns a work for the next piece. No piece is empty; all together have `size_bytes`.
@@ -232,7 +220,7 @@ class LatePart:
 
     def ask(self, deliver: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
         """Makes the next piece and calls `deliver` with it, perhaps before this returns. No effect while a
-        piece is being made. After `failed` the answer cannot be completed."""
+        piece is being made. After `failed` the response cannot be completed."""
         if self._is_making:
             return
         assert self._left_bytes > 0

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from odradek.apis.api import WorkAnswer
+from odradek.apis.api import WorkResponse
 from odradek.apis.declaration import Api
 from odradek.coordinator.client_metrics.clients import Sender
 from odradek.wire.compression import Compression, decompress
@@ -79,7 +79,7 @@ class ClientMetricsApis:
 
     def push(
         self, request: PushTelemetryRequest, context: RequestContext
-    ) -> PushTelemetryResponse | WorkAnswer:
+    ) -> PushTelemetryResponse | WorkResponse:
         self._metrics.follow(self._configs())
         try:
             self._metrics.begin_push(
@@ -99,7 +99,7 @@ class ClientMetricsApis:
         # The work begins when its turn comes, the receive buffer is then used for other requests.
         data = bytes(request.metrics)
         work = self._taking(request.client_instance_id, request.compression_type, data, context.now_ms)
-        return WorkAnswer(self._work, work, context)
+        return WorkResponse(self._work, work, context)
 
     def _taking(
         self, instance_id: bytes, compression: int, data: bytes, now_ms: int

@@ -53,15 +53,17 @@ class ConsumerGroupHeartbeat:
         return Prefix(ConsumerGroupHeartbeatRequest.versions, self._learn, is_of_connection=True)
 
     def _learn(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Ask | None:
+        if request.rebalance_timeout_ms != -1:
+            return None  # it says all of the member, and is not repeated
         asked = Asked(request, _client_of(context), NOBODY)
-        ask = RememberedResponse(partial(self._groups.ask, request.group_id, asked), context.api_version)
+        ask = RememberedResponse(partial(self._groups().ask, request.group_id, asked), context.api_version)
         # Only for members: their number limits what a connection remembers.
         return None if ask() is None else Ask(ask)
 
     def __call__(
         self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
     ) -> ConsumerGroupHeartbeatResponse | Waiting:
-        if not self._groups.serves_consumer_groups:
+        if not self._groups().serves_consumer_groups:
             return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         if context.refused:
             is_of_group = context.refuses(Operation.READ, ResourceType.GROUP, request.group_id)
@@ -70,7 +72,7 @@ class ConsumerGroupHeartbeat:
             )
         waiting = Waiting()
         asked = asked_by(_client_of(context), HEARTBEAT.refuse, request, waiting.complete)
-        self._groups.submit(request.group_id, asked)
+        self._groups().submit(request.group_id, asked)
         return waiting
 
 
@@ -78,7 +80,7 @@ def _client_of(context: RequestContext) -> Client:
     client = client_of(context)
     if context.authorizer is ALLOW_ALL:
         return client
-    return client._replace(left_out=partial(context.left_out, Operation.DESCRIBE, ResourceType.TOPIC))
+    return client._replace(hidden_names=partial(context.hidden_names, Operation.DESCRIBE, ResourceType.TOPIC))
 
 
 def _topics_of(group: DescribedGroup) -> Iterator[str]:
@@ -101,7 +103,7 @@ HEARTBEAT = Api(
 DESCRIBE = describe_api(
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-    lambda groups: groups.serves_consumer_groups,
+    lambda groups: groups().serves_consumer_groups,
     _topics_of,
 )
 APIS = (HEARTBEAT, DESCRIBE)

@@ -16,17 +16,14 @@ from odradek.coordinator.asked import Asked, Client, Ticket
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
-    from odradek.coordinator.groups.settings import GroupConfig
-    from odradek.coordinator.shares.state.persister import Persister
-    from odradek.wire.end_marker import EndMarker
+    from odradek.coordinator.group_coordinator import GroupCoordinator
+    from odradek.coordinator.shares.state.coordinator import ShareCoordinator
+    from odradek.coordinator.transactions.coordinator import TransactionCoordinator
     from odradek.wire.errors import ErrorCode
     from odradek.wire.messages.add_partitions_to_txn import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnResponse,
     )
-    from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-    from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-    from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
     from odradek.wire.schema import Message
 
 
@@ -45,42 +42,10 @@ class RemoteLogEnds(Protocol):
         """`then` gets, once and later, the high watermark of each partition, or why it is not known."""
 
 
-class Groups(Protocol):
-    """Part of `coordinator.group_coordinator.GroupCoordinator` that the handlers need."""
-
-    @property
-    def log_ends(self) -> RemoteLogEnds | None:
-        """None of a node alone."""
-
-    @property
-    def serves_consumer_groups(self) -> bool: ...
-
-    @property
-    def serves_streams_groups(self) -> bool: ...
-
-    @property
-    def serves_share_groups(self) -> bool: ...
-
-    def config_of(self, group_id: str) -> GroupConfig: ...
-
-    @property
-    def persister(self) -> Persister: ...
-
-    def partition_of(self, group_id: str) -> int: ...
-
-    def submit(self, group_id: str, command: Any) -> None: ...
-
-    def submitter(self, group_id: str) -> Callable[[Any], None]: ...
-
-    def ask(self, group_id: str, command: Any) -> Any: ...
-
-    def commit_in_transaction(
-        self, asked: Asked[TxnOffsetCommitRequest, TxnOffsetCommitResponse], verified: Any = None
-    ) -> None: ...
-
-    def end_offsets(self, index: int, marker: EndMarker, then: Callable[[ErrorCode], None]) -> None: ...
-
-    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse: ...
+Groups = Callable[[], "GroupCoordinator"]
+Transactions = Callable[[], "TransactionCoordinator"]
+Shares = Callable[[], "ShareCoordinator"]
+"""Coordinators of this node, which are made when they are first needed."""
 
 
 class OldestGroups(Protocol):
@@ -157,26 +122,3 @@ class RemoteTransactions(Protocol):
     ) -> bool:
         """Asks the coordinator of that partition of `__transaction_state`; `told` gets its response, None
         where none came. False where this node has the coordinator."""
-
-
-class Transactions(Protocol):
-    """Part of `coordinator.transactions.coordinator.TransactionCoordinator` that the handlers need."""
-
-    @property
-    def remote(self) -> RemoteTransactions | None:
-        """None of a node alone."""
-
-    def partition_of(self, transactional_id: str) -> int: ...
-
-    def submit(self, transactional_id: str, asked: Asked[Any, Any]) -> None: ...
-
-    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse: ...
-
-
-class Shares(Protocol):
-    """Part of `coordinator.shares.state.coordinator.ShareCoordinator` that the handlers need. Keys are
-    `SharePartitionKey.text`."""
-
-    def partition_of(self, key: str) -> int: ...
-
-    def submit_state(self, asked: Asked[Any, Any]) -> None: ...

@@ -1,6 +1,6 @@
 """CreatePartitions (key 37, versions 0 to 3): adds partitions to topics.
 
-The cluster's machine checks and creates; everything is done when the answer is sent, as with CreateTopics.
+The cluster's machine checks and creates; everything is done when the response is sent, as with CreateTopics.
 
 Source: ControllerApis and ReplicationControlManager of Kafka 4.3.
 """
@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from odradek.apis.access import each, on_topics
-from odradek.apis.api import WorkAnswer
+from odradek.apis.api import WorkResponse
 from odradek.apis.declaration import Api, Forwarding
 from odradek.apis.quotas import ClientQuotas, free
 from odradek.apis.refusals import Refusal, each_of
@@ -48,9 +48,9 @@ class CreatePartitions:
         self._machine = machine
         self._work = work
 
-    def __call__(self, request: CreatePartitionsRequest, context: RequestContext) -> WorkAnswer:
+    def __call__(self, request: CreatePartitionsRequest, context: RequestContext) -> WorkResponse:
         charge = self._quotas.mutation_charge(context, FIRST_STRICT_VERSION)
-        return WorkAnswer(self._work, self._growing(request, context, charge), context)
+        return WorkResponse(self._work, self._growing(request, context, charge), context)
 
     def _growing(
         self, request: CreatePartitionsRequest, context: RequestContext, charge: MutationCharge | None

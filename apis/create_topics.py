@@ -1,7 +1,7 @@
 """CreateTopics (key 19, versions 0 to 7).
 
-The cluster's machine checks and creates; this module reads requests, refuses duplicates and fills in answers.
-Everything is done when the answer is sent, however long that takes; other clients are served meanwhile. The
+The cluster's machine checks and creates; this module reads requests, refuses duplicates and fills in the
+response. Everything is done when that is sent, however long it takes; other clients are served meanwhile. The
 request's time-out has no effect; for a client that did not wait the topics are created all the same.
 
 Duplicates are refused first, then topics that the client may not create, neither in the cluster nor by name.
@@ -9,7 +9,7 @@ The settings of a new topic are told to those who may describe them.
 
 Not done yet: policies (`create.topic.policy.class.name`).
 
-Source: ControllerApis and ReplicationControlManager of Kafka 4.3; KIP-525 for the settings in the answer.
+Source: ControllerApis and ReplicationControlManager of Kafka 4.3; KIP-525 for the settings in the response.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.access import each, on_topics, or_on_cluster
-from odradek.apis.api import WorkAnswer
+from odradek.apis.api import WorkResponse
 from odradek.apis.declaration import Api, Forwarding
 from odradek.apis.describe_configs import config_layers
 from odradek.apis.quotas import ClientQuotas, free
@@ -73,9 +73,9 @@ class CreateTopics:
         self._work = work
         self._describe_configs = describe_configs
 
-    def __call__(self, request: CreateTopicsRequest, context: RequestContext) -> WorkAnswer:
+    def __call__(self, request: CreateTopicsRequest, context: RequestContext) -> WorkResponse:
         charge = self._quotas.mutation_charge(context, FIRST_STRICT_VERSION)
-        return WorkAnswer(self._work, self._creating(request, context, charge), context)
+        return WorkResponse(self._work, self._creating(request, context, charge), context)
 
     def _creating(
         self, request: CreateTopicsRequest, context: RequestContext, charge: MutationCharge | None

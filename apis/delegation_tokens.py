@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.access import Need
-from odradek.apis.api import Waiting, WorkAnswer
+from odradek.apis.api import Waiting, WorkResponse
 from odradek.apis.declaration import Api, Forwarding
 from odradek.coordinator.security.delegation_tokens import (
     USER,
@@ -125,7 +125,7 @@ class CreateDelegationToken:
             return self._parts.forward(CREATE, request, context)
         renewers = [f"{one.principal_type}:{one.principal_name}" for one in request.renewers]
         work = self._create(owner, requester, renewers, request.max_lifetime_ms, context.now_ms, version)
-        return WorkAnswer(self._parts.work, work, context)
+        return WorkResponse(self._parts.work, work, context)
 
     def _refusal(
         self, request: CreateDelegationTokenRequest, owner: str, context: RequestContext
@@ -211,10 +211,10 @@ class RenewDelegationToken:
         def judge(tokens: DelegationTokens, are_supported: bool) -> Change:
             return parts.rules.renew(hmac, principal, renewal_ms, tokens, now_ms, are_supported=are_supported)
 
-        answer: RenewDelegationTokenResponse | Waiting = _changing(
+        response: RenewDelegationTokenResponse | Waiting = _changing(
             parts, RENEW, request, context, judge, RenewDelegationTokenResponse
         )
-        return answer
+        return response
 
 
 class ExpireDelegationToken:
@@ -233,10 +233,10 @@ class ExpireDelegationToken:
         def judge(tokens: DelegationTokens, are_supported: bool) -> Change:
             return parts.rules.expire(hmac, principal, period_ms, tokens, now_ms, are_supported=are_supported)
 
-        answer: ExpireDelegationTokenResponse | Waiting = _changing(
+        response: ExpireDelegationTokenResponse | Waiting = _changing(
             parts, EXPIRE, request, context, judge, ExpireDelegationTokenResponse
         )
-        return answer
+        return response
 
 
 def _changing(
@@ -268,7 +268,7 @@ def _changing(
             return response(error_code=error.code, expiry_timestamp_ms=0)
         return response(error_code=ErrorCode.NONE, expiry_timestamp_ms=expiry_ms)
 
-    return WorkAnswer(parts.work, work(), context)
+    return WorkResponse(parts.work, work(), context)
 
 
 class DescribeDelegationToken:
@@ -300,10 +300,10 @@ class DescribeDelegationToken:
         principal = context.connection.principal
         wanted = self._parts.current_view().delegation_tokens.of(owners)
         others = [one for one in wanted if not one.concerns(principal)]
-        hidden_ids = context.left_out(
+        hidden_ids = context.hidden_names(
             Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, [one.token_id for one in others]
         )
-        hidden_owners = context.left_out(
+        hidden_owners = context.hidden_names(
             Operation.DESCRIBE_TOKENS, ResourceType.USER, [one.owner for one in others]
         )
         hidden = {one.token_id for one in others if one.token_id in hidden_ids and one.owner in hidden_owners}

@@ -47,7 +47,7 @@ class DeleteGroups:
             [DeleteGroupsRequest(groups_names=[name]) for name in names],
             API.refuse,
             context,
-            lambda asked: self._groups.submit(asked.request.groups_names[0], asked),
+            lambda asked: self._groups().submit(asked.request.groups_names[0], asked),
             deleted,
         )
 

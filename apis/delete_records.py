@@ -1,6 +1,6 @@
 """DeleteRecords (key 21, versions 0 to 2): the log of a partition begins at a later offset from now on.
 
-The answer comes when the new start offsets are flushed: no crash and no loss of power undoes them. (Kafka
+The response comes when the new start offsets are flushed: no crash and no loss of power undoes them. (Kafka
 stores them once a minute, so a crash before that brings the records back.) In a cluster it comes when the
 logs of all live replicas begin there: followers learn the offset with their next fetch, and the one after it
 says that they have followed. REQUEST_TIMED_OUT says that one has not; the records are gone nevertheless.
@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.apis.access import each, on_topics
-from odradek.apis.api import WorkAnswer
+from odradek.apis.api import WorkResponse
 from odradek.apis.declaration import Api
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.wire.acl_types import Operation, ResourceType
@@ -57,7 +57,7 @@ class DeleteRecords:
 
     def __call__(
         self, request: DeleteRecordsRequest, context: RequestContext
-    ) -> DeleteRecordsResponse | WorkAnswer:
+    ) -> DeleteRecordsResponse | WorkResponse:
         # If a partition is named twice, the last offset counts, as in Kafka.
         wanted = {
             (topic.name, requested.partition_index): requested.offset
@@ -76,21 +76,21 @@ class DeleteRecords:
                 done[key] = partition
             except KafkaError as error:
                 results[key] = _result(key, INVALID_LOW_WATERMARK, error.code)
-        answering = self._answering(results, done)
+        responding = self._responding(results, done)
         if not done:
-            return finish(answering)
+            return finish(responding)
         replicas = self._leadership.replicas
         if replicas is None:
-            return WorkAnswer(self._work, answering, context)
+            return WorkResponse(self._work, responding, context)
         deadline = partial(self._timers.after, max(request.timeout_ms, 0))
-        return _UntilReplicasFollow(self._work, answering, context, replicas, wanted, deadline)
+        return _UntilReplicasFollow(self._work, responding, context, replicas, wanted, deadline)
 
     def _partition(self, topic: str, index: int) -> Partition:
         if topic in INTERNAL_TOPICS and self._leadership.view.partition(topic, index) is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         return self._leadership.lead(topic, index).log
 
-    def _answering(
+    def _responding(
         self,
         results: dict[tuple[str, int], DeleteRecordsPartitionResult],
         done: dict[tuple[str, int], Partition],
@@ -112,9 +112,9 @@ def _result(
     return DeleteRecordsPartitionResult(partition_index=key[1], low_watermark=low_watermark, error_code=code)
 
 
-class _UntilReplicasFollow(WorkAnswer):
-    """The answer when, after the work, the logs of all live replicas begin at `offsets`, or at the end of the
-    request's time-out."""
+class _UntilReplicasFollow(WorkResponse):
+    """The response when, after the work, the logs of all live replicas begin at `offsets`, or at the end of
+    the request's time-out."""
 
     __slots__ = ("_deadline", "_is_late", "_offsets", "_replicas", "_results", "_wakes")
 

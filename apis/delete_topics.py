@@ -1,7 +1,7 @@
 """DeleteTopics (key 20, versions 0 to 6).
 
-The cluster's machine deletes; this module reads requests, refuses duplicates and fills in answers. Everything
-is done when the answer is sent, as with CreateTopics.
+The cluster's machine deletes; this module reads requests, refuses duplicates and fills in the response.
+Everything is done when that is sent, as with CreateTopics.
 
 A client learns nothing about a topic that it may not describe: one that it names is refused whether it exists
 or not, and an id is refused without the name. Results are shuffled if there was anything to refuse, as their
@@ -18,7 +18,7 @@ from random import shuffle
 from typing import TYPE_CHECKING
 
 from odradek.apis.access import on_topics, or_on_cluster
-from odradek.apis.api import WorkAnswer
+from odradek.apis.api import WorkResponse
 from odradek.apis.declaration import Api, Forwarding
 from odradek.apis.quotas import ClientQuotas, free
 from odradek.apis.refusals import Refusal
@@ -65,8 +65,8 @@ class DeleteTopics:
         self._announce = announce
         self._is_enabled = is_enabled
 
-    def __call__(self, request: DeleteTopicsRequest, context: RequestContext) -> WorkAnswer:
-        return WorkAnswer(self._work, self._deleting(request, context), context)
+    def __call__(self, request: DeleteTopicsRequest, context: RequestContext) -> WorkResponse:
+        return WorkResponse(self._work, self._deleting(request, context), context)
 
     def _deleting(self, request: DeleteTopicsRequest, context: RequestContext) -> Work[DeleteTopicsResponse]:
         requested: list[tuple[str | None, bytes]]

@@ -4,7 +4,7 @@ sources.
 A group is described whether it exists or not, and so is a subscription to client metrics. Loggers are
 Python's, with Kafka's names of levels (`apis/log_levels.py`). `apis/alter_configs.py` changes settings.
 
-Resources that the client may not describe come last in an answer.
+Resources that the client may not describe come last in a response.
 
 Source: ConfigHelper.scala of Kafka 4.3; the entries come from `config.options`.
 """

@@ -56,7 +56,7 @@ class DescribeGroups:
             [DescribeGroupsRequest(groups=[group_id]) for group_id in allowed],
             API.refuse,
             context,
-            lambda asked: self._groups.submit(asked.request.groups[0], asked),
+            lambda asked: self._groups().submit(asked.request.groups[0], asked),
             described,
         )
 

@@ -89,7 +89,7 @@ def _directory(
 
 
 def _unreadable(directory: str) -> DescribeLogDirsResult:
-    """The disk failed: Kafka's answer for an offline directory."""
+    """The disk failed: Kafka's response for an offline directory."""
     return DescribeLogDirsResult(
         error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=os.path.abspath(directory), topics=[]
     )

@@ -36,7 +36,7 @@ class DescribeTransactions:
             if context.refuses(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
                 asked.ticket(asked.ticket.refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
             else:
-                self._transactions.submit(transactional_id, asked)
+                self._transactions().submit(transactional_id, asked)
 
         def merged(responses: list[DescribeTransactionsResponse]) -> DescribeTransactionsResponse:
             states = [state for response in responses for state in response.transaction_states]

@@ -1,7 +1,7 @@
 """ElectLeaders (key 43, versions 0 to 2): elects the preferred replica, or any replica, as leader.
 
 With one node there is nothing to elect: a partition has its leader, or its disk failed and it has no other
-replica. For all partitions (null) the answer has every topic, with only the partitions that have no leader.
+replica. For all partitions (null) the response has every topic, with only the partitions that have no leader.
 
 Source: ReplicationControlManager.electLeaders of Kafka 4.3.
 """

@@ -1,6 +1,6 @@
 """EndTxn (key 26, versions 0 to 5): commits or aborts a transaction.
 
-Version 5 is transaction.version 2 (KIP-890): its answer has the id and epoch for the producer's next
+Version 5 is transaction.version 2 (KIP-890): its response has the id and epoch for the producer's next
 transaction.
 
 Source: KafkaApis and TransactionCoordinator of Kafka 4.3, TransactionVersion.java for what a sender of a
@@ -39,7 +39,7 @@ class EndTxn:
             waiting.complete(response)
 
         asked = asked_by(client_of(context), API.refuse, request, ended)
-        self._transactions.submit(request.transactional_id, asked)
+        self._transactions().submit(request.transactional_id, asked)
         return waiting
 
 

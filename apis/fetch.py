@@ -23,14 +23,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.apis.access import ALLOW_ALL, Need, on_topics
-from odradek.apis.api import Waiting, WorkAnswer
+from odradek.apis.api import Waiting, WorkResponse
 from odradek.apis.declaration import Api, Charge
 from odradek.apis.fetch_plan import FetchAttempt, FetchPlan
 from odradek.apis.fetch_response import (
     FIRST_VERSION_FROM_FOLLOWERS,
     FIRST_VERSION_WITH_IDS,
     FIRST_VERSION_WITH_SESSIONS,
-    FetchAnswer,
+    FetchResponseBuilder,
     failure,
 )
 from odradek.apis.fetch_sessions import (
@@ -71,7 +71,7 @@ _ISOLATIONS = (READ_UNCOMMITTED, READ_COMMITTED)
 
 
 class Fetch:
-    """The handler. `max_bytes` is `fetch.max.bytes`, the limit of one answer."""
+    """The handler. `max_bytes` is `fetch.max.bytes`, the limit of one response."""
 
     __slots__ = ("_leadership", "_max_bytes", "_quotas", "_reads", "_timers", "sessions")
 
@@ -98,9 +98,9 @@ class Fetch:
         if sum([len(topic.partitions) for topic in request.topics]) > OPENED_AT_ONCE_MAX:
             partitions = self._named(request, context.api_version)
             handle = partial(self._handle, request, context)
-            answer = opened_first(self._leadership, self._reads, context, partitions, handle)
-            if answer is not None:
-                return answer
+            response = opened_first(self._leadership, self._reads, context, partitions, handle)
+            if response is not None:
+                return response
         return self._handle(request, context)
 
     def _named(self, request: FetchRequest, version: int) -> Iterator[tuple[str, int]]:
@@ -113,27 +113,27 @@ class Fetch:
 
     def _handle(self, request: FetchRequest, context: RequestContext) -> FetchResponse | Waiting:
         try:
-            plan, answer = self._plan(request, context)
+            plan, builder = self._plan(request, context)
         except KafkaError as error:
             return FetchResponse(error_code=error.code, session_id=NO_SESSION)
         attempt = FetchAttempt(self._leadership, plan)
-        outcomes = answer.measured(partial(attempt.run, is_first=True))
+        outcomes = builder.measured(partial(attempt.run, is_first=True))
         if outcomes is None:
             fail = partial(failure, request, context.api_version)
             is_of_replica = plan.replica is not None
             return PendingFetch(
-                attempt, answer, plan.max_wait_ms, self._timers, self._reads, fail, is_of_replica
+                attempt, builder, plan.max_wait_ms, self._timers, self._reads, fail, is_of_replica
             )
-        response = answer.response(outcomes)
-        if answer.unready:
-            return WorkAnswer(self._reads, answer.finishing(response), context)
+        response = builder.response(outcomes)
+        if builder.unready:
+            return WorkResponse(self._reads, builder.finishing(response), context)
         return response
 
     def _plan(
         self, request: FetchRequest, context: RequestContext
-    ) -> tuple[FetchPlan[FetchedPartition], FetchAnswer]:
+    ) -> tuple[FetchPlan[FetchedPartition], FetchResponseBuilder]:
         """Opens, resumes or ends the session that the request names. The plan has the partitions to read, the
-        answer has the way to respond."""
+        builder makes the response."""
         version = context.api_version
         uses_topic_ids = version >= FIRST_VERSION_WITH_IDS
         reader_id, reader_epoch = _reader(request, version)
@@ -170,7 +170,7 @@ class Fetch:
         if max_bytes > self._max_bytes:
             max_bytes = self._max_bytes
         if charge is not None:
-            # A longer answer would have to wait each time, and never come.
+            # A longer response would have to wait each time, and never come.
             max_bytes = int(min(max_bytes, charge.bytes_max))
         # A copy: while this request waits, a later one may change the session.
         planned = list(partitions.values())
@@ -190,12 +190,12 @@ class Fetch:
             request.rack_id if selects_by_rack else "",
             refused,
         )
-        answer = FetchAnswer(
+        builder = FetchResponseBuilder(
             *(self._leadership, self._reads, context, session, is_incremental, replica is not None),
             self.sessions,
             charge,
         )
-        return plan, answer
+        return plan, builder
 
     def _authorized(
         self,
@@ -208,6 +208,8 @@ class Fetch:
         if is_replica:
             is_refused = context.refused_names(_CLUSTER_ACTION, _CLUSTER, (CLUSTER_NAME,))
             return ([], partitions) if is_refused else (partitions, [])
+        if context.authorizer is ALLOW_ALL:
+            return partitions, []
         names: list[str | None]
         if uses_topic_ids:
             known = self._leadership.view.topic_names
@@ -215,7 +217,7 @@ class Fetch:
         else:
             names = [one.topic for one in partitions]
         # An unknown id is told as such, without a permission.
-        refused = context.refused_names(_READ, _TOPIC, names)
+        refused = context.refused_names(_READ, _TOPIC, [name for name in names if name is not None])
         if not refused:
             return partitions, []
         pairs = list(zip(partitions, names, strict=True))
@@ -241,8 +243,8 @@ class PendingFetch(Waiting):
     """
 
     __slots__ = (
-        "_answer",
         "_attempt",
+        "_builder",
         "_deadline",
         "_fail",
         "_is_of_replica",
@@ -256,7 +258,7 @@ class PendingFetch(Waiting):
     def __init__(
         self,
         attempt: FetchAttempt[FetchedPartition],
-        answer: FetchAnswer,
+        builder: FetchResponseBuilder,
         max_wait_ms: int,
         timers: Timers,
         reads: WorkQueue,
@@ -267,7 +269,7 @@ class PendingFetch(Waiting):
         log, a consumer for what all replicas have."""
         super().__init__(self._stop)
         self._attempt = attempt
-        self._answer = answer
+        self._builder = builder
         self._timers = timers
         self._reads = reads
         self._fail = fail
@@ -303,19 +305,19 @@ class PendingFetch(Waiting):
         if self.settled:
             return
         try:
-            outcomes = self._answer.measured(partial(self._attempt.run, is_last=is_last))
+            outcomes = self._builder.measured(partial(self._attempt.run, is_last=is_last))
             if outcomes is None:
                 self._watch_others()
                 return
-            response = self._answer.response(outcomes)
+            response = self._builder.response(outcomes)
         except Exception:
             logger.exception("a waiting fetch failed")
             self._stop()
             self.complete(self._fail())
             return
         self._stop()
-        if self._answer.unready:
-            self._reads.run(self._answer.finishing(response), self.complete, self._finishing_failed)
+        if self._builder.unready:
+            self._reads.run(self._builder.finishing(response), self.complete, self._finishing_failed)
         else:
             self.complete(response)
 

@@ -10,7 +10,7 @@ unless the plan has `cut_first_batch`; otherwise records are cut at the limit, w
 
 A reader of committed records (READ_COMMITTED) gets the records before the last stable offset, and waits for
 that to advance. As in Kafka, it waits only at the batch of that offset: a reader behind this batch gets an
-empty answer at once (case F of DelayedFetch).
+empty response at once (case F of DelayedFetch).
 
 Source: ReplicaManager.fetchMessages and readFromLog of Kafka 4.3.
 """
@@ -38,7 +38,7 @@ LOOKS_MAX = 16
 """The number of trials where headers of records are not in memory; the last one waits for the disk."""
 AHEAD_BYTES_MAX = 1024 * 1024
 AHEAD_OF_LIMIT_BYTES = 8192
-"""The header after an answer, which confirms the last batch."""
+"""The header after a response, which confirms the last batch."""
 
 _NO_RECORDS = b""
 _UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -170,7 +170,7 @@ class Unread:
     def reading(self) -> Work[ReadResult]:
         """The result of `Partition.read` after the wait; raises its errors and `OSError`."""
         miss = self._miss
-        # The pages after the header are mostly those of the answer.
+        # The pages after the header are mostly those of the response.
         ahead_bytes = min(len(self), AHEAD_BYTES_MAX) + AHEAD_OF_LIMIT_BYTES
         for _ in range(LOOKS_MAX):
             yield partial(miss.load, ahead_bytes)
@@ -233,7 +233,7 @@ class FetchAttempt(Generic[P]):
 
         An unknown topic at the first attempt does not end the wait, or a consumer of a misspelt name would
         fetch without a pause; later attempts skip it. Any other refusal ends the wait.
-        A replica's answer waits while the leader epoch of one of its partitions is not on the disk.
+        A replica's response waits while the leader epoch of one of its partitions is not on the disk.
         """
         plan = self._plan
         self._is_first = is_first
@@ -356,7 +356,7 @@ class FetchAttempt(Generic[P]):
         if replicas is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         offset = planned.fetch_offset
-        is_first = self._is_first or self._is_first_answer(planned)
+        is_first = self._is_first or self._is_first_response(planned)
         try:
             read = replicas.read(
                 key, replica, planned.current_leader_epoch, offset, planned.last_fetched_epoch
@@ -389,7 +389,7 @@ class FetchAttempt(Generic[P]):
                 result = replace(result, high_watermark=log.high_watermark)
         return result
 
-    def _is_first_answer(self, planned: PlannedPartition) -> bool:
+    def _is_first_response(self, planned: PlannedPartition) -> bool:
         unsaved = self._unsaved
         if unsaved is None or planned not in unsaved:
             return False

@@ -67,7 +67,7 @@ FIRST_VERSION_WITH_ENDPOINTS = 16
 LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
 
 CONVERTED_BYTES_KEPT_MAX = 1024 * 1024
-"""The limit for bytes of one answer that are converted before it is sent. Partitions beyond it have their
+"""The limit for bytes of one response that are converted before it is sent. Partitions beyond it have their
 first batches converted twice: once to know the sizes, once while they are sent."""
 _NO_RECORDS = b""
 _LOGGED_DAMAGE_MAX = 100
@@ -75,7 +75,7 @@ _logged_damage: set[str] = set()
 """Damage that was logged: consumers retry the same offset all the time."""
 
 
-class FetchAnswer:
+class FetchResponseBuilder:
     """Makes the response to one request. `session` is the session that the request opened or resumed, if
     any."""
 
@@ -144,33 +144,33 @@ class FetchAnswer:
         self.unready = unready = []
         for partition, outcome in outcomes:
             if outcome.__class__ is ReadResult:
-                answer = _data_of(partition, outcome, outcome.records, outcome.aborted)
+                data = _data_of(partition, outcome, outcome.records, outcome.aborted)
             else:
-                answer = self._data_of_other(partition, outcome)
-            is_ready, records = True, answer.records
+                data = self._data_of_other(partition, outcome)
+            is_ready, records = True, data.records
             if records:
                 try:
                     is_ready = not is_old and not records.would_wait()
                 except OSError as error:
-                    answer = self._refusal(partition, self._unreadable(partition, error))
+                    data = self._refusal(partition, self._unreadable(partition, error))
             if session is not None:
-                is_news = partition.is_news(answer)
+                is_news = partition.is_news(data)
                 if self._is_incremental:
                     if not is_news:
                         continue
-                    if answer.records:
+                    if data.records:
                         served.append(partition)
             if version < FIRST_VERSION_OF_V2 and self._is_in_zstd(partition):
-                answer, is_ready = self._refusal_of_zstd(partition), True
-            if answer.error_code in MOVED and version >= FIRST_VERSION_WITH_ENDPOINTS:
-                self._name_the_leader(response, partition, answer)
+                data, is_ready = self._refusal_of_zstd(partition), True
+            if data.error_code in MOVED and version >= FIRST_VERSION_WITH_ENDPOINTS:
+                self._name_the_leader(response, partition, data)
             if partition.topic != current_name or partition.topic_id != current_id:
                 current_name, current_id = partition.topic, partition.topic_id
                 topics.append(FetchableTopicResponse(topic=current_name, topic_id=current_id))
             partitions = topics[-1].partitions
             if not is_ready:
                 unready.append((partition, partitions, len(partitions)))
-            partitions.append(answer)
+            partitions.append(data)
         if session is not None and served:
             session.serve_later(served)
         return response
@@ -187,17 +187,17 @@ class FetchAnswer:
 
     def finishing(self, response: FetchResponse) -> Work[FetchResponse]:
         """Loads records from disk, and converts them for old versions."""
-        for partition, answers, place in self.unready:
+        for partition, partitions, place in self.unready:
             try:
-                answers[place] = yield from self._finishing_one(partition, answers[place])
+                partitions[place] = yield from self._finishing_one(partition, partitions[place])
                 continue
             except OSError as error:
                 refusal = self._unreadable(partition, error)
             except KafkaError as error:
                 refusal = error
-            answers[place] = self._refusal(partition, refusal)
+            partitions[place] = self._refusal(partition, refusal)
             if self._session is not None:
-                partition.is_news(answers[place])
+                partition.is_news(partitions[place])
         return response
 
     # One partition
@@ -220,28 +220,28 @@ class FetchAnswer:
             return data
         assert isinstance(outcome, Missing)
         data = self._refusal(partition, outcome.error)
-        data.aborted_transactions = []  # as in Kafka's answer, which reads no records
+        data.aborted_transactions = []  # as in Kafka's response, which reads no records
         return data
 
-    def _finishing_one(self, partition: PlannedPartition, answer: PartitionData) -> Work[PartitionData]:
-        if isinstance(answer.records, Unread):
-            charged_bytes = len(answer.records)
-            result = yield from answer.records.reading()
+    def _finishing_one(self, partition: PlannedPartition, data: PartitionData) -> Work[PartitionData]:
+        if isinstance(data.records, Unread):
+            charged_bytes = len(data.records)
+            result = yield from data.records.reading()
             if self._charge is not None:
                 self._charge.take_back(charged_bytes - len(result.records))
-            answer = _data_of(partition, result, result.records, result.aborted)
-        records = answer.records
+            data = _data_of(partition, result, result.records, result.aborted)
+        records = data.records
         if not records:
-            return answer
+            return data
         if self._version < FIRST_VERSION_OF_V2:
             try:
-                answer.records = yield from self._converting(partition, records)
+                data.records = yield from self._converting(partition, records)
             except KafkaError as error:
-                answer = self._refusal(partition, error)
-                answer.records = None  # Kafka's answer for records that cannot be converted
+                data = self._refusal(partition, error)
+                data.records = None  # Kafka's response for records that cannot be converted
         elif records.would_wait():
             yield records.load
-        return answer
+        return data
 
     def _converting(self, partition: PlannedPartition, records: Slice) -> Work[bytes | LatePart]:
         from odradek.wire.down_conversion import CHUNK_BYTES, DownConversion  # few clients need it
@@ -305,17 +305,17 @@ class FetchAnswer:
         set to an old version fail otherwise, or ask for ever (KAFKA-18646).
         """
         refusal = self._refusal(partition, KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE))
-        refusal.records = None  # Kafka's answer for records that cannot be read
+        refusal.records = None  # Kafka's response for records that cannot be read
         refusal.aborted_transactions = []
         return refusal
 
     def _name_the_leader(
-        self, response: FetchResponse, partition: PlannedPartition, answer: PartitionData
+        self, response: FetchResponse, partition: PlannedPartition, data: PartitionData
     ) -> None:
         name = self._leadership.view.topic_names.get(partition.topic_id)
         hint = leader_hint(self._leadership, name, partition.index, self._connection)
         if hint is not None:
-            answer.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+            data.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
             if not self._is_of_replica:
                 add_endpoint(response.node_endpoints, NodeEndpoint, hint)
 

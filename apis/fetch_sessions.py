@@ -70,23 +70,23 @@ class FetchedPartition(PlannedPartition):
         self.last_fetched_epoch = requested.last_fetched_epoch
         self.log_start_offset = requested.log_start_offset
 
-    def is_news(self, answer: PartitionData) -> bool:
+    def is_news(self, data: PartitionData) -> bool:
         """Whether an incremental response has to include this partition; remembers the values sent.
 
         Errors, diverging epochs and preferred replicas are always included, and so is the first entry after
         an error.
         """
-        news = bool(answer.records)
-        if answer.high_watermark != self.sent_high_watermark:
-            self.sent_high_watermark = answer.high_watermark
+        news = bool(data.records)
+        if data.high_watermark != self.sent_high_watermark:
+            self.sent_high_watermark = data.high_watermark
             news = True
-        if answer.log_start_offset != self.sent_log_start_offset:
-            self.sent_log_start_offset = answer.log_start_offset
+        if data.log_start_offset != self.sent_log_start_offset:
+            self.sent_log_start_offset = data.log_start_offset
             news = True
-        if answer.error_code:
+        if data.error_code:
             self.sent_high_watermark = _NOTHING_SENT
             return True
-        return news or answer.diverging_epoch is not None or answer.preferred_read_replica >= 0
+        return news or data.diverging_epoch is not None or data.preferred_read_replica >= 0
 
 
 class FetchSession:

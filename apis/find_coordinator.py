@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import CODES, Need, on_groups, on_transactional_ids
 from odradek.apis.addresses import address_of
-from odradek.apis.api import WorkAnswer
+from odradek.apis.api import WorkResponse
 from odradek.apis.declaration import Api
 from odradek.apis.topic_creation import topic_creation
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
@@ -100,7 +100,7 @@ class FindCoordinator:
 
     def __call__(
         self, request: FindCoordinatorRequest, context: RequestContext
-    ) -> FindCoordinatorResponse | WorkAnswer:
+    ) -> FindCoordinatorResponse | WorkResponse:
         is_of_share = request.key_type == SHARE_KEY and context.api_version >= FIRST_VERSION_OF_SHARE_KEYS
         if is_of_share and context.refuses(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
             code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -109,7 +109,7 @@ class FindCoordinator:
             )
         topic = _TOPIC_OF.get(request.key_type)
         if topic is not None and self._topics.lacks([topic]) and _has_allowed(request, context):
-            return WorkAnswer(self._work, self._creating(topic, request, context), context)
+            return WorkResponse(self._work, self._creating(topic, request, context), context)
         return self._response(request, context)
 
     def _creating(
@@ -161,11 +161,11 @@ class FindCoordinator:
 
     def _partition_of(self, key_type: int, key: str, version: int) -> int | None:
         if key_type == GROUP_KEY:
-            return self._groups.partition_of(key)
+            return self._groups().partition_of(key)
         if key_type == TRANSACTION_KEY:
-            return self._transactions.partition_of(key)
+            return self._transactions().partition_of(key)
         found = share_partition_key(key) if version >= FIRST_VERSION_OF_SHARE_KEYS else None
-        return None if found is None else self._shares.partition_of(found.text)
+        return None if found is None else self._shares().partition_of(found.text)
 
 
 def _make(parts: ApiParts) -> FindCoordinator:

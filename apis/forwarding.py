@@ -2,7 +2,7 @@
 
 Metadata names any live broker as the controller, so clients bring these requests to all brokers. The envelope
 has the request as it came, and says who has sent it. The response comes back in the same way. When no
-controller answers in time, the answer is REQUEST_TIMED_OUT for everything that the request names.
+controller answers in time, the response is REQUEST_TIMED_OUT for everything that the request names.
 
 Source: KIP-590, KIP-631; KafkaApis and ForwardingManager of Kafka 4.3.
 """
@@ -41,12 +41,12 @@ class Forwarded:
         self._forward = forward
 
     def __call__(self, request: Message, context: RequestContext) -> Waiting:
-        return self.send(request, context, lambda answer: answer)
+        return self.send(request, context, lambda response: response)
 
     def send(
         self, request: Message, context: RequestContext, finish: Callable[[Message], Message]
     ) -> Waiting:
-        """The answer of the controllers, with what `finish` makes of it."""
+        """The response of the controllers, with what `finish` makes of it."""
         version, correlation_id = context.api_version, context.correlation_id
         frame = request_frame(request, version, correlation_id, context.client_id)
         envelope = EnvelopeRequest(
@@ -57,12 +57,12 @@ class Forwarded:
         waiting = Waiting()
 
         def answered(response: EnvelopeResponse | None) -> None:
-            waiting.complete(finish(self._answer(request, version, response)))
+            waiting.complete(finish(self._unwrapped(request, version, response)))
 
         self._forward(envelope, answered)
         return waiting
 
-    def _answer(self, request: Message, version: int, response: EnvelopeResponse | None) -> Any:
+    def _unwrapped(self, request: Message, version: int, response: EnvelopeResponse | None) -> Any:
         if response is None:
             return self._api.refuse(request, version, ErrorCode.REQUEST_TIMED_OUT)
         if response.error_code != ErrorCode.NONE or response.response_data is None:
@@ -74,11 +74,11 @@ class Forwarded:
             logger.error("the controller refuses a forwarded %s: %s", self._api.request.__name__, code.name)
             return self._api.refuse(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
-            answer: Message = read_response(response.response_data, self._api.request, version)[1]
+            inner: Message = read_response(response.response_data, self._api.request, version)[1]
         except MalformedMessage as error:
             logger.error("the answer to a forwarded %s makes no sense: %s", self._api.request.__name__, error)
             return self._api.refuse(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
-        return answer
+        return inner
 
 
 def _principal_data(connection: ConnectionInfo) -> bytes:

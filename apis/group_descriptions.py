@@ -82,7 +82,7 @@ class GroupDescribe:
             [self._request([group_id]) for group_id in allowed],
             refuse,
             context,
-            lambda asked: self._groups.submit(asked.request.group_ids[0], asked),
+            lambda asked: self._groups().submit(asked.request.group_ids[0], asked),
             merge,
         )
 

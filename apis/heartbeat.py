@@ -35,14 +35,14 @@ class Heartbeat:
 
     def _learn(self, request: HeartbeatRequest, context: RequestContext) -> Ask | None:
         asked = Asked(request, client_of(context), NOBODY)
-        ask = RememberedResponse(partial(self._groups.ask, request.group_id, asked), context.api_version)
+        ask = RememberedResponse(partial(self._groups().ask, request.group_id, asked), context.api_version)
         # Only for members: their number limits what a connection remembers.
         return None if ask() is None else Ask(ask)
 
     def __call__(self, request: HeartbeatRequest, context: RequestContext) -> Waiting:
         waiting = Waiting()
         asked = asked_by(client_of(context), API.refuse, request, waiting.complete)
-        self._groups.submit(request.group_id, asked)
+        self._groups().submit(request.group_id, asked)
         return waiting
 
 

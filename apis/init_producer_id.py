@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.apis.access import Need, the_transactional_id
+from odradek.apis.access import ANY, Need, the_transactional_id
 from odradek.apis.api import Waiting
 from odradek.apis.coordinators import asked_by, client_of
 from odradek.apis.declaration import Api
@@ -70,7 +70,7 @@ class InitProducerId:
             waiting.complete(response)
 
         asked = asked_by(client_of(context), API.refuse, request, initialized)
-        self._transactions.submit(transactional_id, asked)
+        self._transactions().submit(transactional_id, asked)
         return waiting
 
 
@@ -78,7 +78,9 @@ def _may_not_be_idempotent(context: RequestContext) -> bool:
     """False for a request with a transactional id, which needs nothing on the cluster."""
     if not context.refuses(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
         return False
-    return not context.authorizer.may_on_any(context.connection, Operation.WRITE, ResourceType.TOPIC)
+    return bool(
+        context.authorizer.hidden(context.connection, {(Operation.WRITE, ResourceType.TOPIC): (ANY,)})
+    )
 
 
 def _refusal(code: ErrorCode) -> InitProducerIdResponse:

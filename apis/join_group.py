@@ -35,7 +35,7 @@ class JoinGroup:
             response.protocol_name = response.protocol_name or no_protocol
             waiting.complete(response)
 
-        self._groups.submit(request.group_id, asked_by(client_of(context), API.refuse, request, joined))
+        self._groups().submit(request.group_id, asked_by(client_of(context), API.refuse, request, joined))
         return waiting
 
 

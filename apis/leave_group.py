@@ -36,7 +36,7 @@ class LeaveGroup:
         def left(response: LeaveGroupResponse) -> None:
             waiting.complete(response if has_members else _with_one_error(response))
 
-        self._groups.submit(request.group_id, asked_by(client_of(context), API.refuse, request, left))
+        self._groups().submit(request.group_id, asked_by(client_of(context), API.refuse, request, left))
         return waiting
 
 

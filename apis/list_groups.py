@@ -25,10 +25,10 @@ class ListGroups:
         self._groups = groups
 
     def __call__(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-        response = self._groups.list_groups(request)
+        response = self._groups().list_groups(request)
         if context.refuses(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
             names = [group.group_id for group in response.groups]
-            unseen = context.left_out(Operation.DESCRIBE, ResourceType.GROUP, names)
+            unseen = context.hidden_names(Operation.DESCRIBE, ResourceType.GROUP, names)
             response.groups = [group for group in response.groups if group.group_id not in unseen]
         return response
 

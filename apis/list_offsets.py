@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.apis.access import each, on_topics
-from odradek.apis.api import WorkAnswer
+from odradek.apis.api import WorkResponse
 from odradek.apis.declaration import Api
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch
 from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
@@ -93,7 +93,7 @@ class ListOffsets:
         try:
             # The offset may change with every record, all other fields only with the view.
             find = self._find_for(request)
-            finish(self._answer(find, name, requested, _isolation_of(request), version, 0))
+            finish(self._partition_response(find, name, requested, _isolation_of(request), version, 0))
             led = find(name, requested.partition_index)
         except KafkaError:
             return None
@@ -114,27 +114,27 @@ class ListOffsets:
 
     def __call__(
         self, request: ListOffsetsRequest, context: RequestContext
-    ) -> ListOffsetsResponse | WorkAnswer:
+    ) -> ListOffsetsResponse | WorkResponse:
         topics = request.topics
         if sum([len(topic.partitions) for topic in topics]) > OPENED_AT_ONCE_MAX:
             partitions = ((topic.name, one.partition_index) for topic in topics for one in topic.partitions)
             handle = partial(self._handle, request, context)
-            answer = opened_first(self._leadership, self._work, context, partitions, handle)
-            if answer is not None:
-                return answer
+            response = opened_first(self._leadership, self._work, context, partitions, handle)
+            if response is not None:
+                return response
         return self._handle(request, context)
 
     def _handle(
         self, request: ListOffsetsRequest, context: RequestContext
-    ) -> ListOffsetsResponse | WorkAnswer:
-        answering = self._answering(request, context)
+    ) -> ListOffsetsResponse | WorkResponse:
+        responding = self._responding(request, context)
         for topic in request.topics:
             for requested in topic.partitions:
                 if _is_search(requested.timestamp):
-                    return WorkAnswer(self._work, answering, context)
-        return finish(answering)
+                    return WorkResponse(self._work, responding, context)
+        return finish(responding)
 
-    def _answering(self, request: ListOffsetsRequest, context: RequestContext) -> Work[ListOffsetsResponse]:
+    def _responding(self, request: ListOffsetsRequest, context: RequestContext) -> Work[ListOffsetsResponse]:
         version, now_ms = context.api_version, context.now_ms
         isolation, find = _isolation_of(request), self._find_for(request)
         # Version 0 answers duplicates each time; later versions have each topic once, and no partition twice.
@@ -147,11 +147,11 @@ class ListOffsets:
             if context.refused and context.refuses(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 unauthorized.append(_unauthorized(topic))
                 continue
-            answer = known.get(name) if version > 0 else None
-            if answer is None:
-                answer = known[name] = ListOffsetsTopicResponse(name=name, partitions=[])
-                topics.append(answer)
-            partitions = answer.partitions
+            response = known.get(name) if version > 0 else None
+            if response is None:
+                response = known[name] = ListOffsetsTopicResponse(name=name, partitions=[])
+                topics.append(response)
+            partitions = response.partitions
             for requested in topic.partitions:
                 try:
                     if twice and (name, requested.partition_index) in twice:
@@ -160,7 +160,11 @@ class ListOffsets:
                         twice[name, requested.partition_index] = True
                         raise KafkaError(ErrorCode.INVALID_REQUEST)
                     partitions.append(
-                        (yield from self._answer(find, name, requested, isolation, version, now_ms))
+                        (
+                            yield from self._partition_response(
+                                find, name, requested, isolation, version, now_ms
+                            )
+                        )
                     )
                 except KafkaError as error:
                     partitions.append(
@@ -173,7 +177,7 @@ class ListOffsets:
     def _find_for(self, request: ListOffsetsRequest) -> Callable[[str, int], LedPartition]:
         return self._leadership.hold if request.replica_id == DEBUGGING_ID else self._leadership.lead
 
-    def _answer(
+    def _partition_response(
         self,
         find: Callable[[str, int], LedPartition],
         name: str,
@@ -252,7 +256,7 @@ def _isolation_of(request: ListOffsetsRequest) -> int:
 
 
 def _named_twice(request: ListOffsetsRequest) -> dict[tuple[str, int], bool]:
-    """The partitions that are named more than once; the value is True when the answer has them."""
+    """The partitions that are named more than once; the value is True when the response has them."""
     topics = request.topics
     if len(topics) == 1 and len(topics[0].partitions) == 1:
         return {}
@@ -263,7 +267,7 @@ def _named_twice(request: ListOffsetsRequest) -> dict[tuple[str, int], bool]:
 
 
 def _is_search(timestamp: int) -> bool:
-    """Whether the answer needs records."""
+    """Whether the response needs records."""
     return timestamp >= 0 or timestamp == MAX_TIMESTAMP
 
 

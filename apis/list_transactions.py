@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.apis.access import on_transactional_ids
-from odradek.apis.api import WorkAnswer
+from odradek.apis.api import WorkResponse
 from odradek.apis.declaration import Api
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import KafkaError
@@ -41,16 +41,16 @@ class ListTransactions:
 
     def __call__(
         self, request: ListTransactionsRequest, context: RequestContext
-    ) -> ListTransactionsResponse | WorkAnswer:
-        response = self._transactions.list_transactions(request)
+    ) -> ListTransactionsResponse | WorkResponse:
+        response = self._transactions().list_transactions(request)
         listed = response.transaction_states
         ids = [one.transactional_id for one in listed]
-        unseen = context.left_out(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ids)
+        unseen = context.hidden_names(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ids)
         if unseen:
             response.transaction_states = [one for one in listed if one.transactional_id not in unseen]
         pattern = request.transactional_id_pattern
         if not response.error_code and pattern:
-            return WorkAnswer(self._searches, self._selecting(pattern, response), context)
+            return WorkResponse(self._searches, self._selecting(pattern, response), context)
         return response
 
     def _selecting(self, pattern: str, response: ListTransactionsResponse) -> Work[ListTransactionsResponse]:

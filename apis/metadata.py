@@ -2,13 +2,13 @@
 leaders.
 
 All three answer from one `ClusterView`. A topic that the request may create (`auto.create.topics.enable` and
-the request's own flag) exists when the answer is sent, so that no client has to repeat the request. The
+the request's own flag) exists when the response is sent, so that no client has to repeat the request. The
 exception is a deleted topic: the first request gets the error for an unknown topic, and the topic is created
-after the answer, as Kafka does each time. So a client that waits for a deletion sees it once.
+after the response, as Kafka does each time. So a client that waits for a deletion sees it once.
 
 A client learns nothing about a topic that it may not describe: one that it names is refused whether it exists
 or not, and a list of all topics omits it. A topic that it may not create is refused, too. The last two are
-the last in an answer of Metadata, and unknown ids the first.
+the last in a response of Metadata, and unknown ids the first.
 
 Not done: endpoints of controllers in DescribeCluster, which a broker of Kafka does not tell either.
 
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from odradek.apis import operations
 from odradek.apis.access import ALLOW_ALL, Need, on_topics
 from odradek.apis.addresses import reachable, reachable_brokers
-from odradek.apis.api import WorkAnswer
+from odradek.apis.api import WorkResponse
 from odradek.apis.declaration import Api
 from odradek.apis.quotas import ClientQuotas, free
 from odradek.apis.topic_creation import TopicCreation, topic_creation
@@ -119,7 +119,7 @@ class Metadata:
         self._brokers: object = None
         self._entries: dict[tuple[str, str], tuple[TopicView, list[MetadataResponsePartition]]] = {}
 
-    def __call__(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse | WorkAnswer:
+    def __call__(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse | WorkResponse:
         version = context.api_version
         wants_all = request.topics is None or (
             version < FIRST_VERSION_WITH_NULL_FOR_ALL and not request.topics
@@ -137,7 +137,7 @@ class Metadata:
         if context.authorizer is not ALLOW_ALL:
             refused = self._refused(requested, may_create, context)
         if may_create and self._topics.lacks(_names(requested, refused)):
-            return WorkAnswer(self._work, self._creating(request, requested, refused, context), context)
+            return WorkResponse(self._work, self._creating(request, requested, refused, context), context)
         return self._response(request, requested, False, context, refused)
 
     def _refused(
@@ -148,7 +148,7 @@ class Metadata:
         unseen = context.refused_names(DESCRIBE, TOPIC, names)
         missing = [name for name in names if name not in unseen and self._topics.lacks((name,))]
         uncreatable: Collection[str] = ()
-        if may_create and missing and context.left_out(CREATE, ResourceType.CLUSTER, (CLUSTER_NAME,)):
+        if may_create and missing and context.hidden_names(CREATE, ResourceType.CLUSTER, (CLUSTER_NAME,)):
             uncreatable = context.refused_names(CREATE, TOPIC, missing)
         return RefusedNames(uncreatable, unseen)
 
@@ -159,7 +159,7 @@ class Metadata:
         refused: RefusedNames | None,
         context: RequestContext,
     ) -> Work[MetadataResponse]:
-        """The answer, after missing topics were created. As in Kafka each counts for the client's quota of
+        """The response, after missing topics were created. As in Kafka each counts for the client's quota of
         partitions like one of CreateTopics, and the client does not have to wait."""
         charge = self._quotas.mutation_charge(context, ANY_VERSION) or free
         names = dict.fromkeys(_names(requested, refused))
@@ -186,7 +186,9 @@ class Metadata:
         wants_operations = (
             version >= FIRST_VERSION_WITH_OPERATIONS and request.include_topic_authorized_operations
         )
-        response = MetadataResponse(topics=self._answers(requested, wants_all, context, alive, refused))
+        response = MetadataResponse(
+            topics=self._topic_responses(requested, wants_all, context, alive, refused)
+        )
         for topic in response.topics:
             if wants_operations and topic.name is not None and topic.error_code != NOT_AUTHORIZED:
                 topic.topic_authorized_operations = operations.on_topic(context, topic.name)
@@ -204,7 +206,7 @@ class Metadata:
             response.cluster_authorized_operations = operations.on_cluster(context)
         return response
 
-    def _answers(
+    def _topic_responses(
         self,
         requested: Sequence[MetadataRequestTopic],
         wants_all: bool,
@@ -214,7 +216,7 @@ class Metadata:
     ) -> list[MetadataResponseTopic]:
         topics = self._topics.view.topics
         if wants_all:
-            unseen = context.left_out(DESCRIBE, TOPIC, topics)
+            unseen = context.hidden_names(DESCRIBE, TOPIC, topics)
             return [
                 self._topic(topic, context, alive) for name, topic in topics.items() if name not in unseen
             ]
@@ -223,12 +225,14 @@ class Metadata:
             wanted = dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID)
             return self._topics_by_id(wanted, context, alive)
         allowed = dict.fromkeys(_names(requested, refused))
-        answers = [self._topic_by_name(name, context, alive) for name in allowed]
+        responses = [self._topic_by_name(name, context, alive) for name in allowed]
         if refused is None:
-            return answers
+            return responses
         names = dict.fromkeys(_names(requested))
-        answers += [_unauthorized(one, one in INTERNAL_TOPICS) for one in names if one in refused.uncreatable]
-        return answers + [_unauthorized(one) for one in names if one in refused.unseen]
+        responses += [
+            _unauthorized(one, one in INTERNAL_TOPICS) for one in names if one in refused.uncreatable
+        ]
+        return responses + [_unauthorized(one) for one in names if one in refused.unseen]
 
     def _topics_by_id(
         self, topic_ids: Iterable[bytes], context: RequestContext, alive: Collection[int]
@@ -239,9 +243,9 @@ class Metadata:
         unseen = context.refused_names(DESCRIBE, TOPIC, [topic.name for topic in known])
         code = ErrorCode.UNKNOWN_TOPIC_ID
         unknown = [_nameless(topic_id, code) for topic_id, topic in found.items() if topic is None]
-        answers = [self._topic(topic, context, alive) for topic in known if topic.name not in unseen]
+        responses = [self._topic(topic, context, alive) for topic in known if topic.name not in unseen]
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return unknown + answers + [_nameless(one.topic_id, code) for one in known if one.name in unseen]
+        return unknown + responses + [_nameless(one.topic_id, code) for one in known if one.name in unseen]
 
     def _topic_by_name(
         self, name: str, context: RequestContext, alive: Collection[int]
@@ -297,7 +301,7 @@ def _unauthorized(name: str, is_internal: bool = False) -> MetadataResponseTopic
 
 
 def _nothing(result: None) -> None:
-    """The answer was sent before the topic was created, so an error can only be logged."""
+    """The response was sent before the topic was created, so an error can only be logged."""
 
 
 def _failed(error: Exception) -> None:
@@ -438,7 +442,7 @@ class DescribeTopicPartitions:
     """The handler: topics by name, with a limit of partitions in each response."""
 
     def __init__(self, node_id: int, topics: TopicCreation, partitions_max: int = 2000) -> None:
-        """`partitions_max` of one answer is `max.request.partition.size.limit`."""
+        """`partitions_max` of one response is `max.request.partition.size.limit`."""
         self._node_id = node_id
         self._topics = topics
         self._partitions_max = partitions_max
@@ -452,7 +456,9 @@ class DescribeTopicPartitions:
         names = set(view.topics) if wants_all else {topic.name for topic in request.topics}
         unseen: set[str] = set()
         if context.authorizer is not ALLOW_ALL:
-            unseen.update((context.left_out if wants_all else context.refused_names)(DESCRIBE, TOPIC, names))
+            unseen.update(
+                (context.hidden_names if wants_all else context.refused_names)(DESCRIBE, TOPIC, names)
+            )
         first_partition = 0
         if cursor is not None:
             if cursor.partition_index < 0 or not (wants_all or cursor.topic_name in names):

@@ -21,7 +21,14 @@ from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from odradek.apis.access import Authorizer
-    from odradek.apis.coordinators import Groups, OldestGroups, Shares, Transactions
+    from odradek.apis.coordinators import (
+        Groups,
+        OldestGroups,
+        RemoteLogEnds,
+        RemoteTransactions,
+        Shares,
+        Transactions,
+    )
     from odradek.apis.leadership import Leadership
     from odradek.apis.turn import Timers, Turn, WorkQueue
     from odradek.coordinator.client_metrics.clients import ClientMetrics
@@ -60,6 +67,10 @@ def _leave_them() -> None:
     """For callers that begin moves without waiting for their end."""
 
 
+def _of_node_alone() -> None:
+    """There are no other brokers."""
+
+
 def _stopped_clock() -> int:
     """For nodes without share groups."""
     return 0
@@ -91,6 +102,10 @@ class NodeParts:
     groups: Groups
     transactions: Transactions
     shares: Shares
+    log_ends: Callable[[], RemoteLogEnds | None] = _of_node_alone
+    """Logs that other brokers lead; None of a node alone."""
+    remote_transactions: Callable[[], RemoteTransactions | None] = _of_node_alone
+    """Coordinators on other brokers; None of a node alone."""
     new_producer_id: Callable[[], int]
     """Returns a new producer id."""
     now_ms: Callable[[], int]

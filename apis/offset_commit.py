@@ -58,7 +58,7 @@ class OffsetCommit:
     ) -> None:
         self._leadership = leadership
         self._groups = groups
-        self._oldest_groups = oldest_groups or groups
+        self._oldest_groups = oldest_groups
 
     @property
     def prefix(self) -> Prefix[OffsetCommitRequest]:
@@ -104,7 +104,7 @@ class OffsetCommit:
             known,
             lambda response: waiting.complete(checked.with_refused(response)),
         )
-        groups = self._groups if version > 0 else self._oldest_groups
+        groups = (self._oldest_groups if version == 0 else None) or self._groups()
         groups.submit(request.group_id, asked)
         return waiting
 
@@ -141,7 +141,7 @@ class _RepeatedCommits:
     def __init__(
         self, groups: Groups, request: OffsetCommitRequest, topic: TopicView, context: RequestContext
     ) -> None:
-        self._submit = groups.submitter(request.group_id)
+        self._submit = groups().submitter(request.group_id)
         named = OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=[])
         self._request = replace(request, topics=[named])
         self._client = client_of(context)

@@ -53,9 +53,9 @@ class OffsetDelete:
             is_refused = response.error_code != ErrorCode.NONE
             waiting.complete(response if is_refused else checked.with_refused(response))
 
-        # Sent even with nothing left to delete: the answer has an error if the group does not exist.
+        # Sent even with nothing left to delete: the response has an error if the group does not exist.
         known = OffsetDeleteRequest(group_id=request.group_id, topics=checked.known)
-        self._groups.submit(request.group_id, asked_by(client_of(context), API.refuse, known, deleted))
+        self._groups().submit(request.group_id, asked_by(client_of(context), API.refuse, known, deleted))
         return waiting
 
 

@@ -2,7 +2,7 @@
 
 Version 0 reads from ZooKeeper where the broker has one, else it is served like the others. From version 10 on
 topics have ids instead of names. As in Kafka, unknown topics, and topics that the client may not describe,
-come last in an answer; where it asks for all topics, the latter are left out.
+come last in a response; where it asks for all topics, the latter are left out.
 
 Source: KafkaApis.handleOffsetFetchRequest of Kafka 4.3.
 """
@@ -58,7 +58,7 @@ class OffsetFetch:
     def __call__(self, request: OffsetFetchRequest, context: RequestContext) -> Waiting:
         version, client = context.api_version, client_of(context)
         groups = _groups_of(request, version)
-        coordinators = self._groups if version > 0 else self._oldest_groups or self._groups
+        coordinators = (self._oldest_groups if version == 0 else None) or self._groups()
         gathering = Gathering(len(groups), lambda found: self._response(groups, found, version))
         for index, group in enumerate(groups):
             take = gathering.ticket(index)
@@ -129,11 +129,11 @@ class OffsetFetch:
     def _visible(
         self, topics: list[OffsetFetchResponseTopics], context: RequestContext
     ) -> list[OffsetFetchResponseTopics]:
-        unseen = context.left_out(DESCRIBE, TOPIC, [topic.name for topic in topics])
+        unseen = context.hidden_names(DESCRIBE, TOPIC, [topic.name for topic in topics])
         visible = [topic for topic in topics if topic.name not in unseen]
         if context.api_version < FIRST_VERSION_WITH_IDS:
             return visible
-        # A deleted topic has no id to put into the answer.
+        # A deleted topic has no id to put into the response.
         known = self._leadership.view.topics
         return [
             replace(topic, topic_id=known[topic.name].topic_id) for topic in visible if topic.name in known

@@ -45,14 +45,16 @@ class OffsetForLeaderEpoch:
                 continue
             partitions = []
             for requested in topic.partitions:
-                answer = EpochEndOffset(partition=requested.partition, error_code=0)
+                response = EpochEndOffset(partition=requested.partition, error_code=0)
                 try:
                     led = self._leadership.lead(topic.topic, requested.partition)
                     check_leader_epoch(led, requested.current_leader_epoch)
-                    answer.leader_epoch, answer.end_offset = end_offset_for_epoch(led, requested.leader_epoch)
+                    response.leader_epoch, response.end_offset = end_offset_for_epoch(
+                        led, requested.leader_epoch
+                    )
                 except KafkaError as error:
-                    answer.error_code = error.code
-                partitions.append(answer)
+                    response.error_code = error.code
+                partitions.append(response)
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
         return OffsetForLeaderEpochResponse(topics=topics + unauthorized)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from odradek.apis.api import Waiting, WorkAnswer
+from odradek.apis.api import Waiting, WorkResponse
 from odradek.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def opened_first(
     context: RequestContext,
     partitions: Iterable[tuple[str, int]],
     handle: Callable[[], Any],
-) -> WorkAnswer | None:
-    """The later answer of `handle()`, which runs when the request's partitions are open; None if they are
+) -> WorkResponse | None:
+    """The later response of `handle()`, which runs when the request's partitions are open; None if they are
     open, or few enough to call it at once. Not for requests of `OPENED_AT_ONCE_MAX` partitions or fewer.
     """
     unopened = leadership.unopened(partitions)
@@ -39,8 +39,8 @@ def opened_first(
     return _OpenedFirst(queue, _opening(leadership, unopened, handle), context)
 
 
-class _OpenedFirst(WorkAnswer):
-    """Completes with the handler's answer, after its wait if it is a `Waiting`."""
+class _OpenedFirst(WorkResponse):
+    """Completes with the handler's response, after its wait if it is a `Waiting`."""
 
     __slots__ = ()
 

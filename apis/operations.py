@@ -74,5 +74,5 @@ def on_cluster(context: RequestContext) -> int:
 
 def _refused(context: RequestContext, resource_type: ResourceType, name: str) -> int:
     """The bits of the operations that the client may not do."""
-    wanted = [(operation, resource_type, name) for operation in _OPERATIONS[resource_type]]
-    return _bits(operation for operation, _, _ in context.authorizer.left_out(context.connection, wanted))
+    wanted = {(operation, resource_type): (name,) for operation in _OPERATIONS[resource_type]}
+    return _bits(operation for operation, _, _ in context.authorizer.hidden(context.connection, wanted))

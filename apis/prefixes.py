@@ -13,6 +13,12 @@ Each connection has a table of the prefixes that it may use. A connection that s
 gets the same object, if the authorizer allows its own principal the resources; unless the meaning depends on
 the connection (`is_of_connection`). All tables are dropped when the cluster's view changes.
 
+Five APIs have one, since each saves more than 3 % of a case that users have. Processor time of the broker for
+a request, beside the handler alone (paired, 2026-11-29): Produce of a record less than half; OffsetCommit of
+a client that commits each record 0.66; Heartbeat 0.55 and ConsumerGroupHeartbeat 0.48, which is 20 % of a
+core with ten thousand members; ListOffsets 0.43, of which Spark sends two for every 500 records: 70 us of
+490. OffsetFetch has none: who asks often asks for all partitions of all topics.
+
 `server/network/requests.pxi` serves them; `wire/prefixes.py` finds where the repeated part ends.
 """
 

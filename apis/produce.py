@@ -1,7 +1,7 @@
 """Produce (key 0, versions 0 to 13): appends record batches to partitions.
 
 Each partition is accepted or refused separately: for its topic id, for permission, for all else. Accepted
-batches are staged, and the answer waits for the commit at the end of the loop's turn. From version 3 on a
+batches are staged, and the response waits for the commit at the end of the loop's turn. From version 3 on a
 partition has exactly one batch of format v2, stored unchanged unless the topic's settings need a conversion;
 versions 0 to 2 may have message sets of v0 and v1, which are converted. Long conversions run in a worker
 thread, and all later appends to the partition wait for them: see `produce_gates.py`.
@@ -36,6 +36,7 @@ from odradek.apis.produce_gates import Gates
 from odradek.apis.refusals import Refusal, each_partition
 from odradek.apis.unverified import Unverified
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
+from odradek.storage.log.availability import DiskFull
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.batch_validation import InvalidRecords, TakesLong
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -90,8 +91,8 @@ _SAYS_LOG_START = frozenset(
 """Refusals that include the log start offset (ReplicaManager.appendRecordsToLeader)."""
 
 
-class ProduceAnswer(Waiting):
-    """The answer to one request: complete when every staged partition is committed.
+class PendingProduce(Waiting):
+    """The response to one request: complete when every staged partition is committed.
 
     It is also the callback for the commit of the first partition, so that most requests need no other object.
     """
@@ -115,7 +116,7 @@ class ProduceAnswer(Waiting):
         self.timeout_ms = timeout_ms
         """Timeout of a response that waits for the replicas."""
         self.connection: ConnectionInfo | None = None
-        """Set if the client expects no answer (acks=0); an error then closes the connection."""
+        """Set if the client expects no response (acks=0); an error then closes the connection."""
         self.pending = 1
         """The number of partitions without a result, plus one while the handler is still running."""
         self.single: PartitionProduceResponse | None = None
@@ -143,7 +144,7 @@ class ProduceAnswer(Waiting):
             self.connection = None
 
     def wait_at_gate(self, leave: Callable[[], None]) -> None:
-        """Calls `leave` if the connection closes before the answer."""
+        """Calls `leave` if the connection closes before the response."""
         if self.leave is None:
             self.leave = []
             self._clean_up = self._leave_gates
@@ -158,21 +159,20 @@ class ProduceAnswer(Waiting):
 class _StagedPartition:
     """One partition of a request with several; called after its commit."""
 
-    __slots__ = ("answer", "partition")
+    __slots__ = ("partition", "waiting")
 
-    def __init__(self, answer: ProduceAnswer, partition: PartitionProduceResponse) -> None:
-        self.answer = answer
+    def __init__(self, waiting: PendingProduce, partition: PartitionProduceResponse) -> None:
+        self.waiting = waiting
         self.partition = partition
 
     def __call__(self, error: KafkaError | None) -> None:
-        self.answer.settle(self.partition, error)
+        self.waiting.settle(self.partition, error)
 
 
 class _LateAppend:
     """A request's records for one partition while they wait at a gate; see `produce_gates.LateAppend`."""
 
     __slots__ = (
-        "_answer",
         "_context",
         "_log",
         "_magic_limit",
@@ -183,13 +183,14 @@ class _LateAppend:
         "_records",
         "_response",
         "_verified",
+        "_waiting",
         "size_bytes",
     )
 
     def __init__(
         self,
         produce: Produce,
-        answer: ProduceAnswer,
+        waiting: PendingProduce,
         context: RequestContext,
         log: Partition,
         name: str,
@@ -197,10 +198,10 @@ class _LateAppend:
         records: bytes,
         verified: Verified | None,
     ) -> None:
-        assert answer.response is not None
+        assert waiting.response is not None
         self._produce = produce
-        self._answer = answer
-        self._response = answer.response
+        self._waiting = waiting
+        self._response = waiting.response
         self._context: RequestContext | None = context
         self._now_ms = context.now_ms
         self._magic_limit = _magic_limit(context.api_version)
@@ -226,13 +227,13 @@ class _LateAppend:
             )
         except TakesLong:
             return self.preparation()
-        self._produce.take(self._answer, self._partition, led, appended)
+        self._produce.take(self._waiting, self._partition, led, appended)
         return None
 
     def make(self, prepared: list[Batch]) -> None:
         led = self._lead()
         appended = self._log.appends.append(prepared, now_ms=self._now_ms, transactions=self._verified)
-        self._produce.take(self._answer, self._partition, led, appended)
+        self._produce.take(self._waiting, self._partition, led, appended)
 
     def refuse(self, error: KafkaError) -> None:
         try:
@@ -241,8 +242,8 @@ class _LateAppend:
             error = gone
         if self._context is not None:
             self._produce.explain(self._partition, error, self._name, self._response, self._context)
-        self._answer.report(error)
-        self._answer.settle(self._partition, None)
+        self._waiting.report(error)
+        self._waiting.settle(self._partition, None)
 
     def abandon(self) -> None:
         self._context = None
@@ -339,7 +340,7 @@ class Produce:
         version = context.api_version
         now_ms = context.now_ms
         response = ProduceResponse(responses=[])
-        answer = ProduceAnswer(response, acks, request.timeout_ms)
+        waiting = PendingProduce(response, acks, request.timeout_ms)
         judge, take, gates = self._judge, self.take, self._gates.open
         magic_limit = _magic_limit(version)
         last_error: KafkaError | None = None
@@ -376,21 +377,21 @@ class Produce:
                         last_error = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
                     self.explain(partition, last_error, name, response, context)
                     continue
-                answer.pending += 1
+                waiting.pending += 1
                 if appended is not None:
-                    take(answer, partition, led, appended)
+                    take(waiting, partition, led, appended)
                 else:
-                    self._wait(answer, context, log, name, partition, records, verified)
-        answer.pending -= 1
+                    self._wait(waiting, context, log, name, partition, records, verified)
+        waiting.pending -= 1
         if acks == 0:
-            answer.response = None
+            waiting.response = None
             if last_error is not None:
                 context.connection.close(f"a produce request without acknowledgement failed: {last_error}")
             else:
-                answer.connection = context.connection
-            # Later requests of the connection wait for it, though no answer is sent.
-            return answer if answer.pending else None
-        return answer if answer.pending else response
+                waiting.connection = context.connection
+            # Later requests of the connection wait for it, though no response is sent.
+            return waiting if waiting.pending else None
+        return waiting if waiting.pending else response
 
     def _check_refusal(
         self,
@@ -439,25 +440,25 @@ class Produce:
 
     def take(
         self,
-        answer: ProduceAnswer,
+        waiting: PendingProduce,
         partition: PartitionProduceResponse,
         led: LedPartition,
         appended: Appended,
     ) -> None:
-        """Fills in the answer for a staged append; the answer waits for the commit."""
+        """Fills in the response for a staged append; the response waits for the commit."""
         partition.base_offset = appended.base_offset
         partition.log_append_time_ms = appended.log_append_time_ms
         partition.log_start_offset = appended.log_start_offset
-        until = led.until(appended.must_flush, answer.acks == -1, answer.timeout_ms)
-        if answer.single is None:
-            answer.single = partition
-            self._turn.add(led.log, answer, until)
+        until = led.until(appended.must_flush, waiting.acks == -1, waiting.timeout_ms)
+        if waiting.single is None:
+            waiting.single = partition
+            self._turn.add(led.log, waiting, until)
         else:
-            self._turn.add(led.log, _StagedPartition(answer, partition), until)
+            self._turn.add(led.log, _StagedPartition(waiting, partition), until)
 
     def _wait(
         self,
-        answer: ProduceAnswer,
+        waiting: PendingProduce,
         context: RequestContext,
         log: Partition,
         name: str | None,
@@ -468,9 +469,9 @@ class Produce:
         """Leaves an append to the gate of its partition."""
         assert name is not None
         # A copy: later requests overwrite the receive buffer.
-        append = _LateAppend(self, answer, context, log, name, partition, bytes(records), verified)
+        append = _LateAppend(self, waiting, context, log, name, partition, bytes(records), verified)
         preparation = None if log in self._gates.open else append.preparation()
-        answer.wait_at_gate(self._gates.wait(log, append, preparation))
+        waiting.wait_at_gate(self._gates.wait(log, append, preparation))
 
     def _name_of(self, topic_id: bytes) -> str | None:
         return self.leadership.view.topic_names.get(topic_id)
@@ -555,6 +556,9 @@ def _magic_limit(version: int) -> int:
 
 def _refuse(partition: PartitionProduceResponse, error: KafkaError) -> None:
     partition.error_code = error.code
+    if isinstance(error, DiskFull):
+        # Null in Kafka. Who reads it knows that nothing has to be repaired.
+        partition.error_message = "The disk of the broker is full."
     partition.base_offset = -1
     partition.log_append_time_ms = -1
     partition.log_start_offset = -1
@@ -570,6 +574,7 @@ def _make(parts: ApiParts) -> Produce:
         return TransactionVerification(
             node.leadership,
             node.transactions,
+            node.remote_transactions,
             node.timers,
             is_enabled=settings.verifies_transactions,
             pause_ms_max=settings.verification_pause_ms_max,

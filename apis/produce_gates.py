@@ -6,8 +6,8 @@ there and are made in the order of arrival. So sequence numbers and duplicates a
 waited. Other partitions and the connections go on meanwhile.
 
 Waiting appends hold a copy of their records, which counts among the bytes that the connection waits for until
-the answer. If the connection closes, its appends are still made, as in Kafka, up to `ABANDONED_BYTES_MAX` for
-all such connections; the rest is dropped, since it was never acknowledged.
+the response. If the connection closes, its appends are still made, as in Kafka, up to `ABANDONED_BYTES_MAX`
+for all such connections; the rest is dropped, since it was never acknowledged.
 
 Each partition has one preparation at a time; partitions take turns.
 """
@@ -54,7 +54,7 @@ class LateAppend(Protocol):
         """The append is dropped."""
 
     def abandon(self) -> None:
-        """The connection closed: frees the objects that only its answer needs."""
+        """The connection closed: frees the objects that only its response needs."""
 
 
 class _Entry:

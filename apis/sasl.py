@@ -1,7 +1,7 @@
 """SaslHandshake (key 17, versions 0 and 1) and SaslAuthenticate (36, 0 to 2), as requests among others.
 
 A client that has to authenticate does so before its first request (`server/security/sasl`), so here the
-answer is ILLEGAL_SASL_STATE, as in Kafka, and the connection goes on. A handshake in a session that ends
+response is ILLEGAL_SASL_STATE, as in Kafka, and the connection goes on. A handshake in a session that ends
 begins the authentication again (KIP-368).
 
 Source: KafkaApis.handleSaslHandshakeRequest and handleSaslAuthenticateRequest of Kafka 4.3, and its

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.apis.access import on_cluster
-from odradek.apis.api import WorkAnswer
+from odradek.apis.api import WorkResponse
 from odradek.apis.declaration import Api, Forwarding
 from odradek.apis.refusals import Refusal
 from odradek.coordinator.cluster.machine import at_once
@@ -81,14 +81,14 @@ class AlterUserScramCredentials:
         self._machine = machine
         self._work = work
 
-    def __call__(self, request: AlterUserScramCredentialsRequest, context: RequestContext) -> WorkAnswer:
+    def __call__(self, request: AlterUserScramCredentialsRequest, context: RequestContext) -> WorkResponse:
         # The request is a view of the receive buffer, which does not stay.
         deletions = [Deletion(one.name, one.mechanism) for one in request.deletions]
         upsertions = [
             Upsertion(one.name, one.mechanism, one.iterations, bytes(one.salt), bytes(one.salted_password))
             for one in request.upsertions
         ]
-        return WorkAnswer(self._work, self._alter(deletions, upsertions), context)
+        return WorkResponse(self._work, self._alter(deletions, upsertions), context)
 
     def _alter(
         self, deletions: list[Deletion], upsertions: list[Upsertion]

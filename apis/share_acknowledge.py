@@ -90,22 +90,22 @@ class ShareAcknowledge:
         )
         topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
         for (topic_id, index), error in results.items():
-            answer = PartitionData(
+            partition = PartitionData(
                 partition_index=index,
                 error_code=0 if error is None else error.code,
                 error_message=None if error is None else error.own_message,
             )
-            if answer.error_code in MOVED:
+            if partition.error_code in MOVED:
                 name = parts.leadership.view.topic_names.get(topic_id)
                 hint = leader_hint(parts.leadership, name, index, context.connection)
                 if hint is not None:
-                    answer.current_leader = LeaderIdAndEpoch(
+                    partition.current_leader = LeaderIdAndEpoch(
                         leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
                     )
                     add_endpoint(response.node_endpoints, NodeEndpoint, hint)
             if topic_id not in topics:
                 topics[topic_id] = ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=[])
-            topics[topic_id].partitions.append(answer)
+            topics[topic_id].partitions.append(partition)
         response.responses = list(topics.values())
         waiting.complete(response)
 

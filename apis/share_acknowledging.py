@@ -48,7 +48,8 @@ def check_member(request: _Asked, context: RequestContext) -> tuple[str, str]:
 def refused_topics(context: RequestContext, view: ClusterView, ids: Iterable[bytes]) -> set[bytes]:
     """Ids of topics that the client may not read. An unknown id is told as such, without a permission."""
     names = {topic_id: view.topic_names.get(topic_id) for topic_id in ids}
-    refused = context.refused_names(Operation.READ, ResourceType.TOPIC, list(names.values()))
+    known = [name for name in names.values() if name is not None]
+    refused = context.refused_names(Operation.READ, ResourceType.TOPIC, known)
     return {topic_id for topic_id, name in names.items() if name in refused} if refused else set()
 
 

@@ -4,7 +4,7 @@ those that it had before.
 A request reads the partitions of its session, each request beginning with another one. As in Fetch an attempt
 that finds too few bytes waits, for the logs to grow and for records that others give back. The response has
 whole batches of the log, and says which of their records the member has acquired. A request that renews locks
-fetches nothing, so that the answer is not late.
+fetches nothing, so that the response is not late.
 
 Unlike Kafka, a client over its quota acquires nothing: there the records stay locked, and unseen.
 
@@ -98,10 +98,10 @@ class ShareParts:
     @property
     def is_served(self) -> bool:
         """Whether there are share groups (`share.version`)."""
-        return self.groups.serves_share_groups
+        return self.groups().serves_share_groups
 
     def config_of(self, group_id: str) -> GroupConfig:
-        return self.groups.config_of(group_id)
+        return self.groups().config_of(group_id)
 
     def view_changed(self, view: ClusterView, change: object) -> None:
         """Gives up what this node does not lead any more; everything, where there are no share groups."""
@@ -122,8 +122,8 @@ def share_parts(parts: ApiParts) -> ShareParts:
     node, settings = parts.node, parts.settings
     shares = SharePartitions(
         node.leadership,
-        node.groups.persister,
-        node.groups.config_of,
+        node.groups().persister,
+        node.groups().config_of,
         node.timers,
         node.searches,
         node.clock_ms,
@@ -184,11 +184,11 @@ class ShareFetch:
         view = parts.leadership.view
         ids = dict.fromkeys([topic_id for topic_id, _ in (*wanted, *acknowledged)])
         refused = refused_topics(context, view, ids)
-        answer = _ShareFetchAnswer(parts, request, context, session)
+        pending = _PendingShareFetch(parts, request, context, session)
         acknowledging = Acknowledging(parts.shares, view, group_id, member_id, refused, may_renew=renews)
-        acknowledging.run(acknowledged, answer.acknowledged)
-        answer.fetch(wanted, refused)
-        return answer.response_if_ready()
+        acknowledging.run(acknowledged, pending.acknowledged)
+        pending.fetch(wanted, refused)
+        return pending.response_if_ready()
 
     def _session(
         self,
@@ -253,7 +253,7 @@ class _Found(NamedTuple):
     result: ReadResult
 
 
-class _ShareFetchAnswer(Waiting):
+class _PendingShareFetch(Waiting):
     """Waits until the acknowledgements of the request are stored and there is something to acquire."""
 
     __slots__ = (
@@ -564,32 +564,38 @@ class _ShareFetchAnswer(Waiting):
             data[one] = _refusal(one, error)
         acknowledged = dict(self._acknowledged or {})
         topics: dict[bytes, ShareFetchableTopicResponse] = {}
-        for one, answer in data.items():
-            is_news = session.is_news(one, has_records=bool(answer.records), error_code=answer.error_code)
+        for one, partition in data.items():
+            is_news = session.is_news(
+                one, has_records=bool(partition.records), error_code=partition.error_code
+            )
             if one in acknowledged:
-                _tell_acknowledged(answer, acknowledged.pop(one))
+                _tell_acknowledged(partition, acknowledged.pop(one))
             elif self._is_incremental and not is_news:
                 continue
-            if self._is_incremental and answer.records:
+            if self._is_incremental and partition.records:
                 session.serve_later(one)
-            if answer.error_code in MOVED:
-                self._name_the_leader(response, one, answer)
-            _topic_of(topics, one).partitions.append(answer)
+            if partition.error_code in MOVED:
+                self._name_the_leader(response, one, partition)
+            _topic_of(topics, one).partitions.append(partition)
         for one, refusal in acknowledged.items():
-            answer = _refusal(one, None)
-            _tell_acknowledged(answer, refusal)
-            _topic_of(topics, one).partitions.append(answer)
+            partition = _refusal(one, None)
+            _tell_acknowledged(partition, refusal)
+            _topic_of(topics, one).partitions.append(partition)
         response.responses = list(topics.values())
         if self._request.share_session_epoch == FINAL_EPOCH:
             end_session(parts.sessions, parts.shares, session)
         return response
 
-    def _name_the_leader(self, response: ShareFetchResponse, one: PartitionId, answer: PartitionData) -> None:
+    def _name_the_leader(
+        self, response: ShareFetchResponse, one: PartitionId, partition: PartitionData
+    ) -> None:
         leadership = self._parts.leadership
         name = leadership.view.topic_names.get(one[0])
         hint = leader_hint(leadership, name, one[1], self._connection)
         if hint is not None:
-            answer.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+            partition.current_leader = LeaderIdAndEpoch(
+                leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
+            )
             add_endpoint(response.node_endpoints, NodeEndpoint, hint)
 
 
@@ -637,10 +643,10 @@ def _refusal(one: PartitionId, error: KafkaError | None) -> PartitionData:
     )
 
 
-def _tell_acknowledged(answer: PartitionData, refusal: KafkaError | None) -> None:
+def _tell_acknowledged(partition: PartitionData, refusal: KafkaError | None) -> None:
     if refusal is not None:
-        answer.acknowledge_error_code = refusal.code
-        answer.acknowledge_error_message = refusal.own_message
+        partition.acknowledge_error_code = refusal.code
+        partition.acknowledge_error_message = refusal.own_message
 
 
 def _topic_of(

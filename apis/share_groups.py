@@ -42,7 +42,7 @@ from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.coordinators import Groups
+    from odradek.apis.coordinators import Groups, RemoteLogEnds
     from odradek.apis.leadership import Leadership
 
 NONE = ErrorCode.NONE
@@ -70,14 +70,14 @@ class ShareGroupHeartbeat:
     def __call__(
         self, request: heartbeat.ShareGroupHeartbeatRequest, context: RequestContext
     ) -> heartbeat.ShareGroupHeartbeatResponse | Waiting:
-        if not self._groups.serves_share_groups:
+        if not self._groups().serves_share_groups:
             return heartbeat.ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         refused = _refuse_heartbeat(request, context)
         if refused is not None:
             return heartbeat.ShareGroupHeartbeatResponse(error_code=refused)
         waiting = Waiting()
         asked = asked_by(client_of(context), HEARTBEAT.refuse, request, waiting.complete)
-        self._groups.submit(request.group_id, asked)
+        self._groups().submit(request.group_id, asked)
         return waiting
 
 
@@ -100,9 +100,12 @@ def _refuse_heartbeat(
 class DescribeShareGroupOffsets:
     """The handler: where groups are in partitions, and how many records are left."""
 
-    def __init__(self, groups: Groups, leadership: Leadership) -> None:
+    def __init__(
+        self, groups: Groups, leadership: Leadership, log_ends: Callable[[], RemoteLogEnds | None]
+    ) -> None:
         self._groups = groups
         self._leadership = leadership
+        self._log_ends = log_ends
 
     def __call__(self, request: offsets.DescribeShareGroupOffsetsRequest, context: RequestContext) -> Waiting:
         gathering = Gathering(
@@ -119,7 +122,7 @@ class DescribeShareGroupOffsets:
         then: Callable[[offsets.DescribeShareGroupOffsetsResponseGroup], None],
     ) -> None:
         group_id = group.group_id
-        if not self._groups.serves_share_groups:
+        if not self._groups().serves_share_groups:
             then(_refused_group(group_id, ErrorCode.UNSUPPORTED_VERSION))
         elif context.refuses(Operation.DESCRIBE, ResourceType.GROUP, group_id):
             then(_refused_group(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
@@ -133,7 +136,7 @@ class DescribeShareGroupOffsets:
                     self._read(group_id, self._seen(with_states, context), [], then)
 
             request = offsets.DescribeShareGroupOffsetsRequest(groups=[group])
-            self._groups.submit(group_id, asked_by(client_of(context), OFFSETS.refuse, request, found))
+            self._groups().submit(group_id, asked_by(client_of(context), OFFSETS.refuse, request, found))
         else:
             refused, allowed = split(
                 context,
@@ -155,7 +158,9 @@ class DescribeShareGroupOffsets:
     def _seen(self, group: offsets.DescribeShareGroupOffsetsResponseGroup, context: RequestContext) -> Places:
         """The topics that exist and that the client may describe."""
         present = [one for one in group.topics if one.topic_id in self._leadership.view.topic_names]
-        unseen = context.left_out(Operation.DESCRIBE, ResourceType.TOPIC, [one.topic_name for one in present])
+        unseen = context.hidden_names(
+            Operation.DESCRIBE, ResourceType.TOPIC, [one.topic_name for one in present]
+        )
         return [
             (one.topic_name, one.topic_id, [each.partition_index for each in one.partitions])
             for one in present
@@ -206,7 +211,7 @@ class DescribeShareGroupOffsets:
             if self._leadership.view.partition(name, index) is not None
         }
         if wanted:
-            self._groups.persister.summaries(wanted, read)
+            self._groups().persister.summaries(wanted, read)
         else:
             respond({}, {})
 
@@ -223,7 +228,7 @@ class DescribeShareGroupOffsets:
                 ends[one] = self._end_here(one)
             else:
                 elsewhere.append(one)
-        remote = self._groups.log_ends
+        remote = self._log_ends()
         if elsewhere and remote is not None:
             remote.ask(elsewhere, lambda found: then({**ends, **found}))
         else:
@@ -312,7 +317,7 @@ class AlterShareGroupOffsets:
             waiting.complete(response)
 
         known = replace(request, topics=allowed)
-        self._groups.submit(request.group_id, asked_by(client_of(context), ALTER.refuse, known, altered))
+        self._groups().submit(request.group_id, asked_by(client_of(context), ALTER.refuse, known, altered))
         return waiting
 
 
@@ -359,7 +364,7 @@ class DeleteShareGroupOffsets:
             waiting.complete(response)
 
         known = replace(request, topics=allowed)
-        self._groups.submit(request.group_id, asked_by(client_of(context), DELETE.refuse, known, deleted))
+        self._groups().submit(request.group_id, asked_by(client_of(context), DELETE.refuse, known, deleted))
         return waiting
 
 
@@ -375,7 +380,7 @@ def _refused_deletion(name: str) -> delete.DeleteShareGroupOffsetsResponseTopic:
 def _refuse_change(
     groups: Groups, group_id: str, operation: Operation, context: RequestContext
 ) -> ErrorCode | None:
-    if not groups.serves_share_groups:
+    if not groups().serves_share_groups:
         return ErrorCode.UNSUPPORTED_VERSION
     if context.refuses(operation, ResourceType.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -404,13 +409,15 @@ HEARTBEAT = Api(
 DESCRIBE = describe_api(
     describe.ShareGroupDescribeRequest,
     describe.ShareGroupDescribeResponse,
-    lambda groups: groups.serves_share_groups,
+    lambda groups: groups().serves_share_groups,
     _topics_of,
 )
 OFFSETS = Api(
     offsets.DescribeShareGroupOffsetsRequest,
     offsets.DescribeShareGroupOffsetsResponse,
-    make=lambda parts: DescribeShareGroupOffsets(parts.node.groups, parts.node.leadership),
+    make=lambda parts: DescribeShareGroupOffsets(
+        parts.node.groups, parts.node.leadership, parts.node.log_ends
+    ),
     needs=(
         on_groups(Operation.DESCRIBE, each("groups", "group_id")),
         on_topics(Operation.DESCRIBE, _described_topics),

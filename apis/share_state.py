@@ -54,7 +54,7 @@ class ShareStates:
 
     def __call__(self, request: Any, context: RequestContext) -> Waiting:
         return ask_for_each(
-            self._parts(request), self._api.refuse, context, self._shares.submit_state, self._merged
+            self._parts(request), self._api.refuse, context, self._shares().submit_state, self._merged
         )
 
     def _parts(self, request: Any) -> list[Any]:

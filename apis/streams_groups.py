@@ -136,7 +136,7 @@ class StreamsGroupHeartbeat:
     def __call__(
         self, request: StreamsGroupHeartbeatRequest, context: RequestContext
     ) -> StreamsGroupHeartbeatResponse | Waiting:
-        if not self._groups.serves_streams_groups:
+        if not self._groups().serves_streams_groups:
             return refused_heartbeat(ErrorCode.UNSUPPORTED_VERSION).response
         try:
             _check_access(request, context)
@@ -145,7 +145,7 @@ class StreamsGroupHeartbeat:
             return refused_heartbeat(error.code, error.own_message).response
         waiting = Waiting()
         ticket = Ticket(lambda result: waiting.complete(self._response(result, context)), refused_heartbeat)
-        self._groups.submit(request.group_id, Asked(request, client_of(context), ticket))
+        self._groups().submit(request.group_id, Asked(request, client_of(context), ticket))
         return waiting
 
     def _response(
@@ -170,7 +170,7 @@ class StreamsGroupHeartbeat:
 def _uncreatable(topics: Collection[str], context: RequestContext) -> Collection[str]:
     """The topics that the client may not create: neither in the cluster nor by name."""
     create = Operation.CREATE
-    if not context.left_out(create, ResourceType.CLUSTER, (CLUSTER_NAME,)):
+    if not context.hidden_names(create, ResourceType.CLUSTER, (CLUSTER_NAME,)):
         return ()
     return context.refused_names(create, ResourceType.TOPIC, topics)
 
@@ -314,7 +314,7 @@ class TopologyDescriptionUpdate:
     def __call__(
         self, request: StreamsGroupTopologyDescriptionUpdateRequest, context: RequestContext
     ) -> StreamsGroupTopologyDescriptionUpdateResponse:
-        if not self._groups.serves_streams_groups:
+        if not self._groups().serves_streams_groups:
             return StreamsGroupTopologyDescriptionUpdateResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         if context.refuses(Operation.READ, ResourceType.GROUP, request.group_id):
             return StreamsGroupTopologyDescriptionUpdateResponse(
@@ -334,7 +334,7 @@ def _tell_description(request: StreamsGroupDescribeRequest, group: describe.Desc
 DESCRIBE = describe_api(
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
-    lambda groups: groups.serves_streams_groups,
+    lambda groups: groups().serves_streams_groups,
     lambda group: () if group.topology is None else _topics_of(group.topology),
     _tell_description,
 )

@@ -38,7 +38,7 @@ class SyncGroup:
             return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         waiting = Waiting()
         asked = asked_by(client_of(context), API.refuse, request, waiting.complete)
-        self._groups.submit(request.group_id, asked)
+        self._groups().submit(request.group_id, asked)
         return waiting
 
 

@@ -82,7 +82,7 @@ class TopicCreation:
             for name in names
             if name not in known and name != CLUSTER_METADATA_TOPIC and is_legal(name)
         ]
-        # The answer must come while the client still waits; its next request creates the rest.
+        # The response must come while the client still waits; its next request creates the rest.
         wanted = wanted[:CREATED_AT_ONCE_MAX]
         for name, error in (yield from self.creating(wanted, charge)).items():
             if name not in self._logged and len(self._logged) < _LOGGED_MAX:

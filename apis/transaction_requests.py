@@ -76,9 +76,9 @@ def add_patiently(transactions: Transactions, timers: Timers, asked: Asked[Any, 
     transactional_id = asked.request.transactions[0].transactional_id
 
     def submit() -> None:
-        transactions.submit(transactional_id, asked)
+        transactions().submit(transactional_id, asked)
 
-    def retry_or_answer(response: AddPartitionsToTxnResponse) -> None:
+    def retry_or_respond(response: AddPartitionsToTxnResponse) -> None:
         if response.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
             pause_ms = next(pauses_ms, None)
             if pause_ms is not None:
@@ -86,7 +86,7 @@ def add_patiently(transactions: Transactions, timers: Timers, asked: Asked[Any, 
                 return
         take(response)
 
-    asked.ticket = Ticket(retry_or_answer, take.refused)
+    asked.ticket = Ticket(retry_or_respond, take.refused)
     submit()
 
 

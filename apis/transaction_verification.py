@@ -41,7 +41,7 @@ from odradek.wire.produced_records import transactional_producer
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.coordinators import Transactions
+    from odradek.apis.coordinators import RemoteTransactions, Transactions
     from odradek.apis.leadership import Leadership
     from odradek.apis.turn import Timers
     from odradek.wire.messages.produce import ProduceRequest, ProduceResponse
@@ -92,6 +92,7 @@ Errors = Mapping[Partition, ErrorCode]
 
 def ask_coordinator(
     transactions: Transactions,
+    remote_transactions: Callable[[], RemoteTransactions | None],
     transactional_id: str,
     producer: tuple[int, int],
     partitions: Collection[Partition],
@@ -110,9 +111,9 @@ def ask_coordinator(
         refused = _refused_in(response, wanted)
         then({partition: _producer_error(code, support) for partition, code in refused.items()})
 
-    remote = transactions.remote
-    if remote is None or not remote.ask(transactions.partition_of(transactional_id), request, answered):
-        transactions.submit(transactional_id, asked_to_add(request, BROKER, answered))
+    coordinator, remote = transactions(), remote_transactions()
+    if remote is None or not remote.ask(coordinator.partition_of(transactional_id), request, answered):
+        coordinator.submit(transactional_id, asked_to_add(request, BROKER, answered))
 
 
 def _refused_in(
@@ -189,12 +190,22 @@ Produce = Callable[["ProduceRequest", "RequestContext", Verdicts], "ProduceRespo
 class TransactionVerification:
     """Takes Produce requests with a transactional id, and passes them back with verdicts."""
 
-    __slots__ = ("is_enabled", "leadership", "line", "patience_ms", "pause_ms_max", "timers", "transactions")
+    __slots__ = (
+        "is_enabled",
+        "leadership",
+        "line",
+        "patience_ms",
+        "pause_ms_max",
+        "remote_transactions",
+        "timers",
+        "transactions",
+    )
 
     def __init__(
         self,
         leadership: Leadership,
         transactions: Transactions,
+        remote_transactions: Callable[[], RemoteTransactions | None],
         timers: Timers,
         *,
         is_enabled: Callable[[], bool],
@@ -207,6 +218,7 @@ class TransactionVerification:
         """
         self.leadership = leadership
         self.transactions = transactions
+        self.remote_transactions = remote_transactions
         self.timers = timers
         self.is_enabled = is_enabled
         self.pause_ms_max = pause_ms_max
@@ -216,7 +228,7 @@ class TransactionVerification:
     def __call__(
         self, request: ProduceRequest, context: RequestContext, produce: Produce
     ) -> ProduceResponse | Waiting | None:
-        """The answer of `produce(request, context, verdicts)`, now or later."""
+        """The response of `produce(request, context, verdicts)`, now or later."""
         batches = self._transactional_batches(request, context)
         producers = {producer for producer, _ in batches.values()}
         if len(producers) > 1:
@@ -288,7 +300,6 @@ class _Question:
     """One request that may have to wait for its coordinator."""
 
     __slots__ = (
-        "_answer",
         "_context",
         "_found",
         "_is_done",
@@ -298,6 +309,7 @@ class _Question:
         "_produce",
         "_producer",
         "_request",
+        "_response",
         "_sequences",
         "_support",
         "_verification",
@@ -324,14 +336,14 @@ class _Question:
         self._patience_ms = verification.patience_ms
         self._found: dict[Partition, Verified | KafkaError] = {}
         self._is_done = self._is_in_turn = False
-        self._answer: ProduceResponse | Waiting | None = None
+        self._response: ProduceResponse | Waiting | None = None
         self._waiting: HeldBack | None = None
 
     def start(self) -> ProduceResponse | Waiting | None:
         """The response, or a `Waiting` for it."""
         self._ask()
         if self._is_done:
-            return self._answer
+            return self._response
         for topic in self._request.topic_data:
             for data in topic.partition_data:
                 if data.records is not None:
@@ -368,6 +380,7 @@ class _Question:
         assert transactional_id is not None
         ask_coordinator(
             verification.transactions,
+            verification.remote_transactions,
             transactional_id,
             self._producer,
             unknown,
@@ -394,32 +407,32 @@ class _Question:
             self._found[partition] = _unverified(code, self._support)
         waiting = self._waiting
         if waiting is None:
-            self._answer = self._produce(self._request, self._context, Verdicts(self._found))
+            self._response = self._produce(self._request, self._context, Verdicts(self._found))
             self._is_done = True
             return
         try:
-            answer = self._produce(self._request, self._context, Verdicts(self._found))
+            response = self._produce(self._request, self._context, Verdicts(self._found))
         except Exception:
             logger.exception("a produce request that had waited for its coordinator failed")
             self._context.connection.close("internal error")
-            answer = None
-        if isinstance(answer, Waiting):
-            waiting.leave_to(answer)
+            response = None
+        if isinstance(response, Waiting):
+            waiting.leave_to(response)
         else:
-            waiting.complete(answer)
+            waiting.complete(response)
 
 
 class HeldBack(Waiting):
-    """The answer to a request that waits for its coordinator: later requests must not overtake it."""
+    """The response to a request that waits for its coordinator: later requests must not overtake it."""
 
     __slots__ = ()
 
     holds_back = True
 
-    def leave_to(self, answer: Waiting) -> None:
-        """Waits for `answer` from now on."""
+    def leave_to(self, response: Waiting) -> None:
+        """Waits for `response` from now on."""
         if self.settled:
-            answer.cancel()
+            response.cancel()
         else:
-            self._clean_up = answer.cancel
-            answer.on_complete(self.complete)
+            self._clean_up = response.cancel
+            response.on_complete(self.complete)

@@ -43,7 +43,7 @@ from odradek.wire.messages.txn_offset_commit import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.coordinators import Groups, Transactions
+    from odradek.apis.coordinators import Groups, RemoteTransactions, Transactions
     from odradek.apis.leadership import Leadership
     from odradek.apis.node import ApiParts
     from odradek.apis.turn import Timers
@@ -64,12 +64,14 @@ class TxnOffsetCommit:
         leadership: Leadership,
         groups: Groups,
         transactions: Transactions,
+        remote_transactions: Callable[[], RemoteTransactions | None],
         timers: Timers,
         is_verifying: Callable[[], bool],
     ) -> None:
         self._leadership = leadership
         self._groups = groups
         self._transactions = transactions
+        self._remote_transactions = remote_transactions
         self._timers = timers
         self._is_verifying = is_verifying
 
@@ -111,12 +113,12 @@ class TxnOffsetCommit:
             # Otherwise the transaction's coordinator checks the producer.
             code = _unlikely(request)
             if code is NONE:
-                self._groups.commit_in_transaction(asked)
+                self._groups().commit_in_transaction(asked)
             else:
                 asked.ticket(asked.ticket.refused(code))
             return
         producer = request.producer_id, request.producer_epoch
-        place = OFFSETS_TOPIC, self._groups.partition_of(request.group_id)
+        place = OFFSETS_TOPIC, self._groups().partition_of(request.group_id)
         version = support.transaction_version
         try:
             log = self._leadership.lead(*place).log
@@ -126,13 +128,13 @@ class TxnOffsetCommit:
             return
         if verification is None:
             # The transaction is open here already.
-            self._groups.commit_in_transaction(asked)
+            self._groups().commit_in_transaction(asked)
             return
 
         def verified(errors: Mapping[tuple[str, int], ErrorCode]) -> None:
             code = errors.get(place, NONE)
             if code is NONE:
-                self._groups.commit_in_transaction(asked, Verified(verification, version))
+                self._groups().commit_in_transaction(asked, Verified(verification, version))
                 return
             pause_ms = next(pauses_ms, None) if code is ErrorCode.CONCURRENT_TRANSACTIONS else None
             if pause_ms is None:
@@ -141,7 +143,15 @@ class TxnOffsetCommit:
             # Begin again: the marker that this waits for makes the verification invalid.
             self._timers.after(pause_ms, lambda: self._commit(asked, support, pauses_ms))
 
-        ask_coordinator(self._transactions, request.transactional_id, producer, [place], support, verified)
+        ask_coordinator(
+            self._transactions,
+            self._remote_transactions,
+            request.transactional_id,
+            producer,
+            [place],
+            support,
+            verified,
+        )
 
 
 def _unlikely(request: TxnOffsetCommitRequest) -> ErrorCode:
@@ -176,7 +186,8 @@ def _topic_result(
 
 def _make(parts: ApiParts) -> TxnOffsetCommit:
     node, is_verifying = parts.node, parts.settings.verifies_transactions
-    return TxnOffsetCommit(node.leadership, node.groups, node.transactions, node.timers, is_verifying)
+    remote = node.remote_transactions
+    return TxnOffsetCommit(node.leadership, node.groups, node.transactions, remote, node.timers, is_verifying)
 
 
 API = Api(

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.apis.access import on_cluster
-from odradek.apis.api import WorkAnswer
+from odradek.apis.api import WorkResponse
 from odradek.apis.declaration import Api, Forwarding
 from odradek.coordinator.cluster.features import (
     FEATURES,
@@ -54,8 +54,8 @@ class UpdateFeatures:
         self._machine = machine
         self._work = work
 
-    def __call__(self, request: UpdateFeaturesRequest, context: RequestContext) -> WorkAnswer:
-        return WorkAnswer(self._work, self._updating(request, context.api_version), context)
+    def __call__(self, request: UpdateFeaturesRequest, context: RequestContext) -> WorkResponse:
+        return WorkResponse(self._work, self._updating(request, context.api_version), context)
 
     def _updating(self, request: UpdateFeaturesRequest, version: int) -> Work[UpdateFeaturesResponse]:
         """Runs in the queue of all changes of the cluster: each is checked against the result of the previous

@@ -82,7 +82,7 @@ class MarkerWriter:
             try:
                 if topic == OFFSETS_TOPIC:
                     self._leadership.lead(topic, index)
-                    self._groups.end_offsets(index, marker, writing.of_offsets(partition))
+                    self._groups().end_offsets(index, marker, writing.of_offsets(partition))
                 else:
                     self._append(marker, topic, index, writing.of_data(partition))
             except KafkaError as error:
@@ -144,7 +144,7 @@ class _Writing:
 
 
 class WriteTxnMarkers:
-    """The handler: markers of one request are written together, and the answer waits for all."""
+    """The handler: markers of one request are written together, and the response waits for all."""
 
     def __init__(self, markers: MarkerWriter) -> None:
         self._markers = markers

@@ -155,8 +155,12 @@ class Odradek:
         *,
         settings: Mapping[str, str] | None = None,
         name: str = "odradek",
+        links: pathlib.Path | None = None,
     ) -> None:
         self.name = name
+        self._environment = user_environment()
+        if links is not None:
+            self._environment["PYTHONPATH"] = str(links)
         self.port = reference.free_port()
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-", dir=work))
         self.data = self.directory / "data"
@@ -192,7 +196,7 @@ class Odradek:
         with self.log.open("ab") as output:
             started = time.perf_counter()
             self._process = subprocess.Popen(
-                self._command, stdout=output, stderr=output, env=user_environment()
+                self._command, stdout=output, stderr=output, env=self._environment
             )
         try:
             return first_answer_s(self.port, started, self._process)

@@ -66,9 +66,17 @@ class Run:
     def choose(self, full: Sizes, quick: Sizes) -> Sizes:
         return quick if self.is_quick else full
 
-    def odradek(self, folder: pathlib.Path, settings: Mapping[str, str] | None = None) -> brokers.Odradek:
-        """A broker on its core."""
-        return brokers.Odradek(self.load_program, folder, self.cores.server, settings=settings)
+    def odradek(
+        self,
+        folder: pathlib.Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        name: str = "odradek",
+        links: pathlib.Path | None = None,
+    ) -> brokers.Odradek:
+        """A broker on its core; of another checkout where `links` has that one's packages."""
+        core = self.cores.server
+        return brokers.Odradek(self.load_program, folder, core, settings=settings, name=name, links=links)
 
     @contextlib.contextmanager
     def folder(self, name: str) -> Iterator[pathlib.Path]:

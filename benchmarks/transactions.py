@@ -70,7 +70,7 @@ class Shape:
     records: int
     """In each batch."""
     value_bytes: int
-    answer_bytes: int
+    response_bytes: int
 
 
 LARGE = Shape("large transactions", 50, 4, 10, 1000, 1000, 1_000_000)
@@ -92,7 +92,7 @@ def measure(run: Run, warming: Warming) -> Section:
         "read_committed is measured on logs in which every fifth transaction was aborted, the same logs and "
         f"the same requests at both isolation levels: {LARGE.count} transactions of {LARGE.batches} batches "
         f"of a megabyte, each fetched by itself, and {SMALL.count:,} of one record, "
-        f"{SMALL.answer_bytes // 1000} KB of them in an answer.",
+        f"{SMALL.response_bytes // 1000} KB of them in an answer.",
         f"Memory of idle transactional ids is RSS {brokers.READY_S:.0f} s after a start has loaded them, "
         "less that after one with none to load. A Java virtual machine keeps what it once touched of its "
         "heap (1 GB here), garbage of the loading with it: what they add to what is in use of the heap after "
@@ -279,7 +279,7 @@ class CommittedFetchCase(Case):
         if self.shape.batches == 1:
             # Where the log is so short that an answer ends with it, it is none of the size that is meant.
             places = places[: len(places) // 2 : len(places) // 16 + 1]
-        frames = [self._frame(place, self.shape.answer_bytes) for place in places]
+        frames = [self._frame(place, self.shape.response_bytes) for place in places]
         write_frames(work / f"{broker.name}-committed.frames", frames)
 
     def _frame(self, offset: int, max_bytes: int) -> Frame:

@@ -95,7 +95,7 @@ class ClassicMember:
     def wait_ms(self, now_ms: int) -> int:
         return self._next_ms - now_ms if self._phase == "stable" else 0
 
-    def answer_ms(self, request: Message) -> int | None:
+    def response_ms(self, request: Message) -> int | None:
         if isinstance(request, JoinGroupRequest | SyncGroupRequest):
             return self._settings.max_poll_interval_ms + JOIN_SLACK_MS
         return None
@@ -123,22 +123,22 @@ class ClassicMember:
             ],
         )
 
-    # Answers
+    # Responses
 
-    def take(self, answer: Any, now_ms: int) -> None:
-        code = error_of(answer.error_code)
+    def take(self, response: Any, now_ms: int) -> None:
+        code = error_of(response.error_code)
         if code == ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = answer.member_id
+            self.member_id = response.member_id
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
             self._give_up()
         elif code in LOST:
             self.lose(code)
         elif code != ErrorCode.NONE:
             raise self._refused(code)
-        elif isinstance(answer, JoinGroupResponse):
-            self._joined(answer, now_ms)
-        elif not isinstance(answer, HeartbeatResponse):
-            self._synced(answer, now_ms)
+        elif isinstance(response, JoinGroupResponse):
+            self._joined(response, now_ms)
+        elif not isinstance(response, HeartbeatResponse):
+            self._synced(response, now_ms)
 
     def failed(self) -> None:
         """The request is made again: a join with the same member id, as far as there is one."""
@@ -162,23 +162,23 @@ class ClassicMember:
     def _give_up(self) -> None:
         self._phase, self.target = "revoke", frozenset()
 
-    def _joined(self, answer: JoinGroupResponse, now_ms: int) -> None:
-        if answer.protocol_name not in (_STRATEGY, None):
-            raise ClientError(f"group {self._group} assigns by {answer.protocol_name}, and not by range")
-        self.member_id, self.epoch = answer.member_id, answer.generation_id
+    def _joined(self, response: JoinGroupResponse, now_ms: int) -> None:
+        if response.protocol_name not in (_STRATEGY, None):
+            raise ClientError(f"group {self._group} assigns by {response.protocol_name}, and not by range")
+        self.member_id, self.epoch = response.member_id, response.generation_id
         self._phase, self._assignments, self._counted = "sync", [], None
-        if answer.leader == answer.member_id:
-            self._lead(answer, now_ms)
+        if response.leader == response.member_id:
+            self._lead(response, now_ms)
 
-    def _lead(self, answer: JoinGroupResponse, now_ms: int) -> None:
+    def _lead(self, response: JoinGroupResponse, now_ms: int) -> None:
         subscribers = [
             Subscriber(one.member_id, one.group_instance_id, self._subscribed(one.metadata))
-            for one in answer.members
+            for one in response.members
         ]
         wanted = {topic for one in subscribers for topic in one.topics}
         self._counted = dict.fromkeys(wanted, 0) | dict(self._counts(wanted))
         self._count_again_ms = now_ms + METADATA_MS
-        if not answer.skip_assignment:
+        if not response.skip_assignment:
             self._assignments = [
                 SyncGroupRequestAssignment(member_id=member_id, assignment=_assignment(of_member))
                 for member_id, of_member in assign_range(subscribers, self._counted).items()
@@ -189,17 +189,17 @@ class ClassicMember:
             return decode_subscription(metadata).topics
         except MalformedMessage as error:
             raise ClientError(
-                f"a member of group {self._group} subscribes with what is no subscription ({error})"
+                f"a member of group {self._group} subscribes with what is not a subscription ({error})"
             ) from None
 
-    def _synced(self, answer: Any, now_ms: int) -> None:
+    def _synced(self, response: Any, now_ms: int) -> None:
         partitions: set[tuple[str, int]] = set()
         try:
             # A member that the leader has left out has no bytes.
-            named = decode_assignment(answer.assignment).assigned_partitions if answer.assignment else []
+            named = decode_assignment(response.assignment).assigned_partitions if response.assignment else []
         except MalformedMessage as error:
             raise ClientError(
-                f"the leader of group {self._group} sends what is no assignment ({error})"
+                f"the leader of group {self._group} sends what is not an assignment ({error})"
             ) from None
         for one in named:
             partitions.update((one.topic, number) for number in one.partitions)
@@ -218,7 +218,8 @@ class ClassicMember:
     def _refused(self, code: ErrorCode) -> ClientError:
         if code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             return ClientError(
-                f"group {self._group} has members that do not assign by range, or that are no consumers", code
+                f"group {self._group} has members that do not assign by range, or that are not consumers",
+                code,
             )
         if code == ErrorCode.FENCED_INSTANCE_ID:
             return ClientError(

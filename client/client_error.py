@@ -23,10 +23,29 @@ class Disconnected(ClientError):
     """The connection is lost, with all pending responses; a new connection may work."""
 
 
-def error_codes(answer: Struct) -> Iterator[ErrorCode]:
+class NoBroker(Disconnected):
+    """None of the known brokers can be reached at the moment."""
+
+
+class Unreachable(ClientError):
+    """No broker of the cluster can be asked, so the next request would end as this one."""
+
+
+class Mismatch(Unreachable):
+    """The port is not what the client's options say: the fault, and the remedy."""
+
+    def __init__(self, address: str, fault: str, remedy: str) -> None:
+        super().__init__(f"{address}: {fault}; {remedy}")
+        self.address, self.fault, self.remedy = address, fault, remedy
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.address, self.fault, self.remedy)
+
+
+def error_codes(response: Struct) -> Iterator[ErrorCode]:
     """Every error code in a response, at any depth, that is not NONE."""
-    for spec in fields_of(type(answer)):  # type: ignore[arg-type]
-        value = getattr(answer, spec.name)
+    for spec in fields_of(type(response)):  # type: ignore[arg-type]
+        value = getattr(response, spec.name)
         if spec.name.endswith("error_code"):
             if value != ErrorCode.NONE:
                 yield error_of(value)

@@ -3,7 +3,7 @@
     with Cluster(ClientSettings("127.0.0.1:9092")) as cluster:
         numbers = cluster.partitions_of(["orders"])
         ends = cluster.list_offsets({("orders", 0): LATEST})
-        answer = cluster.ask(coordinator_of("group", "g"), request)
+        response = cluster.ask(coordinator_of("group", "g"), request)
 
 It is for one thread: one connection to a node, opened at its first use. A request with a
 retriable error is sent again until `patience_ms` have passed, after a look-up of the leader or coordinator
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
-from odradek.client.client_error import ClientError, Disconnected, error_codes, refusal
-from odradek.client.connection import Connection
+from odradek.client.client_error import ClientError, Disconnected, NoBroker, Unreachable, error_codes, refusal
+from odradek.client.connection import Connection, Unresolved
 from odradek.client.patience import Patience
 from odradek.client.secured import Secured
 from odradek.client.settings import ClientSettings
@@ -31,9 +31,9 @@ from odradek.wire.schema import ZERO_UUID, Message
 LATEST: Final = -1
 """For `list_offsets`: the offset after the last record that the reader may see."""
 EARLIEST: Final = -2
-NEWEST: Final = -3
-"""The record with the latest timestamp; of Kafka 3.0 and later."""
 """For `list_offsets`: the first offset in the log."""
+NEWEST: Final = -3
+"""For `list_offsets`: the record with the latest timestamp; of Kafka 3.0 and later."""
 ANY_NODE: Final = -1
 """For `ask`: any broker."""
 
@@ -159,7 +159,7 @@ class Cluster:
         try:
             matches = re.compile(pattern if pattern is not None else ".*").fullmatch
         except re.error as error:
-            raise ClientError(f"the pattern {pattern!r} is no regular expression: {error}") from error
+            raise ClientError(f"the pattern {pattern!r} is not a regular expression: {error}") from error
         found = self._described(None, Patience(self.settings))
         return sorted(topic.name for topic in found if not topic.is_internal and matches(topic.name))
 
@@ -188,13 +188,13 @@ class Cluster:
             for node, partitions in self._by_leader(left, patience).items():
                 request = _list_offsets_request({key: left[key] for key in partitions}, read_committed)
                 try:
-                    answer = self._ask_node(node, request, version_min)
+                    response = self._ask_node(node, request, version_min)
                 except Disconnected as error:
                     failure = error
                     for key in partitions:
                         self.failed(leader_of(*key), error)
                     continue
-                failure = self._take_offsets(answer, found, read_committed) or failure
+                failure = self._take_offsets(response, found, read_committed) or failure
             left = {key: timestamp for key, timestamp in wanted.items() if key not in found}
             if left:
                 patience.pause(
@@ -216,10 +216,10 @@ class Cluster:
         while True:
             try:
                 connection = self.connect(target, patience)
-                answer = connection.ask(request, connection.version_of(type(request), version_max))
-                code = next(filter(is_retriable, error_codes(answer)), None)
+                response = connection.ask(request, connection.version_of(type(request), version_max))
+                code = next(filter(is_retriable, error_codes(response)), None)
                 if code is None:
-                    return answer
+                    return response
                 failure = refusal(_doing(request), code)
             except Disconnected as error:
                 failure = error
@@ -241,6 +241,16 @@ class Cluster:
                 self._described([], patience)
             return self._connection_to(target)
         return self._any_connection()
+
+    def version_of(self, target: Target, request_class: type[Message]) -> int:
+        """The highest version of the present `target` and of this client; retried as `ask` is."""
+        patience = Patience(self.settings)
+        while True:
+            try:
+                return self.connect(target, patience).version_of(request_class)
+            except Disconnected as error:
+                self.failed(target, error)
+                patience.pause(f"asking {target} for its versions", error)
 
     def failed(self, target: Target, failure: ClientError) -> None:
         """Forgets the node of `target`, if after `failure` another node may have its role."""
@@ -270,21 +280,27 @@ class Cluster:
                 timeout_ms=self.settings.request_timeout_ms,
                 response_bytes_max=self.settings.response_bytes_max,
                 secured=self._secured,
+                patience_ms=self.settings.patience_ms,
+                tell=self.settings.tell,
             )
         return connection
 
     def _any_connection(self) -> Connection:
         """Open ones first, but those to brokers in doubt last."""
-        failures = []
+        failures: list[Disconnected] = []
         for address in sorted(self._known_addresses(), key=self._doubted.__contains__):
             try:
                 connection = self._connected(address)
             except Disconnected as error:
-                failures.append(str(error))
+                failures.append(error)
             else:
                 self._informant = address
                 return connection
-        raise Disconnected("; ".join(failures[:NAMES_SHOWN]))
+        told = "; ".join(dict.fromkeys(map(str, failures[:NAMES_SHOWN])))
+        if not self._addresses and all(isinstance(one, Unresolved) and one.is_final for one in failures):
+            # As Java's clients: no bootstrap server has ever been there, so it is a slip, not a failure.
+            raise Unreachable(f"{told}; look for a slip in {self.settings.bootstrap_option}")
+        raise NoBroker(told)
 
     def _known_addresses(self) -> list[tuple[str, int]]:
         opened = [address for address, connection in self._connections.items() if connection.is_open]
@@ -310,10 +326,10 @@ class Cluster:
             else [MetadataRequestTopic(name=name) for name in sorted(set(topics))],
             allow_auto_topic_creation=False,
         )
-        answer = self._metadata(request, patience)
-        self._addresses.update({broker.node_id: (broker.host, broker.port) for broker in answer.brokers})
+        response = self._metadata(request, patience)
+        self._addresses.update({broker.node_id: (broker.host, broker.port) for broker in response.brokers})
         known = []
-        for topic in answer.topics:
+        for topic in response.topics:
             if topic.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
                 known.append(topic)
                 self._remember(topic)
@@ -372,16 +388,16 @@ class Cluster:
 
     def _coordinator(self, target: Coordinator, patience: Patience) -> int:
         while target not in self._coordinators:
-            answer = self._found_coordinator(target, patience)
-            code = error_of(answer.error_code)
+            response = self._found_coordinator(target, patience)
+            code = error_of(response.error_code)
             if code == ErrorCode.NONE:
-                self._addresses[answer.node_id] = answer.host, answer.port
-                self._coordinators[target] = answer.node_id
+                self._addresses[response.node_id] = response.host, response.port
+                self._coordinators[target] = response.node_id
             elif is_retriable(code):
                 self._doubt_informant()
                 patience.pause(f"finding {target}", refusal("FindCoordinator", code))
             else:
-                raise refusal(f"finding {target}", code, answer.error_message)
+                raise refusal(f"finding {target}", code, response.error_message)
         return self._coordinators[target]
 
     def _found_coordinator(self, target: Coordinator, patience: Patience) -> Any:
@@ -400,11 +416,11 @@ class Cluster:
     # Offsets
 
     def _take_offsets(
-        self, answer: Any, found: dict[TopicPartition, int], read_committed: bool
+        self, response: Any, found: dict[TopicPartition, int], read_committed: bool
     ) -> ClientError | None:
         """Puts offsets into `found`; returns the last retriable refusal."""
         failure = None
-        for topic in answer.topics:
+        for topic in response.topics:
             for one in topic.partitions:
                 code = error_of(one.error_code)
                 if code == ErrorCode.NONE:

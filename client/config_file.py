@@ -166,7 +166,7 @@ def _replace(path: str, content: Content, lines: list[str]) -> None:
             os.unlink(temporary)
             raise
     except UnicodeEncodeError:
-        raise ClientError(f"{path} cannot be written: a name or a value is no text") from None
+        raise ClientError(f"{path} cannot be written: a name or a value is not text") from None
     except OSError as error:
         raise ClientError(f"{path} cannot be written: {error.strerror or error}") from None
 

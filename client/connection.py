@@ -5,16 +5,21 @@
 when it is made, and again before its session ends (KIP-368).
 """
 
+import contextlib
 import selectors
 import socket
 import struct
+import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from odradek.client.client_error import ClientError, Disconnected
+from odradek.client.client_error import ClientError, Disconnected, Mismatch
+from odradek.client.patience import TOLD_AFTER_S
+from odradek.client.probing import first_response, login_wanted, mismatch, server_of
 from odradek.client.secured import Secured, reason_of
+from odradek.client.settings import Tell
 from odradek.config.config_error import ConfigError
 from odradek.security.client_security import ClientSecurity
 from odradek.wire.errors import ErrorCode, MalformedMessage
@@ -25,21 +30,33 @@ from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.schema import Message
 from odradek.wire.version import __version__
 
+_PROBE_S = 5.0
+"""Longest wait of a look at what answers, when a connection has failed."""
 SOFTWARE_NAME = "odradek"
 """Name that brokers get (KIP-511)."""
 _INT32 = struct.Struct(">i")
+_NO_SUCH_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
+
+
+class Unresolved(Disconnected):
+    """The name of the broker has no address; `is_final` if asking again cannot help soon."""
+
+    @property
+    def is_final(self) -> bool:
+        cause = self.__cause__
+        return not isinstance(cause, socket.gaierror) or cause.errno in _NO_SUCH_NAME
 
 
 class Pending:
     """A sent request; `Connection.receive` returns its response."""
 
-    __slots__ = ("answer", "correlation_id", "request_class", "version")
+    __slots__ = ("correlation_id", "request_class", "response", "version")
 
     def __init__(self, request_class: type[Message], version: int, correlation_id: int) -> None:
         self.request_class = request_class
         self.version = version
         self.correlation_id = correlation_id
-        self.answer: Any = None
+        self.response: Any = None
 
 
 class Connection:
@@ -55,28 +72,70 @@ class Connection:
         timeout_ms: int,
         response_bytes_max: int,
         secured: Secured | None = None,
+        patience_ms: int | None = None,
+        tell: Tell | None = None,
     ) -> None:
+        """`patience_ms` bounds what the connection waits for until it is made, if that is less than
+        `timeout_ms`; `tell` gets a sentence if that takes more than a second."""
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._host, self._port = host, port
+        self._is_proven = False
+        """Whether the other side has answered more than ApiVersions."""
         self._secured = secured or Secured(ClientSecurity())
         self.renew_at: float | None = None
         """When the session is to be renewed; None: it has no end."""
         self._client_id = client_id
-        self._timeout_s = timeout_ms / 1000
+        self._timeout_s = min(timeout_ms, patience_ms or timeout_ms) / 1000
         self._response_bytes_max = response_bytes_max
         self._waiting: deque[Pending] = deque()
         self._correlation_id = 0
+        with _told_if_slow(tell, f"{self.address} does not answer; trying for {self._timeout_s:g} s"):
+            self._socket = self._dialled()
+            try:
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._socket = self._sealed()
+                self._versions = self._negotiate_versions()
+                self._authenticate()
+            except BaseException:
+                self.close()
+                raise
+        self._timeout_s = timeout_ms / 1000
+
+    def _dialled(self) -> socket.socket:
         try:
-            self._socket = socket.create_connection((host, port), self._timeout_s)
+            return socket.create_connection((self._host, self._port), self._timeout_s)
+        except ConnectionRefusedError as error:
+            raise Disconnected(f"{self.address} refuses connections") from error
+        except (socket.gaierror, UnicodeError) as error:
+            text = reason_of(error) if isinstance(error, OSError) else "it is not a name of a host"
+            raise Unresolved(f"the name {self._host} has no address: {text}") from error
         except OSError as error:
             raise Disconnected(f"{self.address} cannot be reached: {reason_of(error)}") from error
+
+    def _sealed(self) -> socket.socket:
         try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket = self._secured.sealed(self._socket, host, self.address)
-            self._versions = self._negotiate_versions()
-            self._authenticate()
-        except BaseException:
-            self.close()
-            raise
+            return self._secured.sealed(self._socket, self._host, self.address)
+        except ClientError as error:
+            raise self._other_protocol() or error from error.__cause__
+
+    def _other_protocol(self) -> Mismatch | None:
+        """Found by a second connection, without TLS."""
+        timeout_s = min(self._timeout_s, _PROBE_S)
+        try:
+            heard = first_response(self._host, self._port, timeout_s)
+        except OSError:
+            return None
+        return self._mismatch(mismatch(heard, self._secured.security, self._host, self._port, timeout_s))
+
+    def _unanswered_login(self) -> Mismatch | None:
+        """Listeners with SASL close the connection at the first request after ApiVersions without a login."""
+        if self._is_proven:
+            return None
+        timeout_s = min(self._timeout_s, _PROBE_S)
+        return self._mismatch(login_wanted(self._secured.security, self._host, self._port, timeout_s))
+
+    def _mismatch(self, told: tuple[str, str] | None) -> Mismatch | None:
+        return None if told is None else Mismatch(self.address, *told)
 
     def close(self) -> None:
         """May be called again."""
@@ -141,12 +200,12 @@ class Connection:
     def receive(self, pending: Pending) -> Any:
         """The response to `pending`; responses to earlier requests are kept for their `receive`."""
         deadline = time.monotonic() + self._timeout_s
-        while pending.answer is None:
+        while pending.response is None:
             if not self.is_open:
                 raise Disconnected(f"the connection to {self.address} is closed")
             assert pending in self._waiting
-            self._read_answer(deadline)
-        return pending.answer
+            self._read_response(deadline)
+        return pending.response
 
     # SASL
 
@@ -162,7 +221,7 @@ class Connection:
             return
         import secrets
 
-        from odradek.security.sasl_login import RENEWAL_SHARE, SaslRefused
+        from odradek.security.sasl_login import RENEWAL_SHARE, NoSasl, SaslRefused
 
         try:
             login = self._secured.security.login(secrets.token_urlsafe())
@@ -175,6 +234,16 @@ class Connection:
         except ConfigError as error:
             self.close()
             raise ClientError(str(error).rstrip(".")) from None
+        except NoSasl:
+            self.close()
+            security = self._secured.security
+            protocol = "SSL" if security.has_tls else "PLAINTEXT"
+            raise Mismatch(
+                self.address,
+                "the listener has no login, and this client wants one",
+                f"set {security.prefix}security.protocol to {protocol}, or use the port of a listener "
+                "with SASL",
+            ) from None
         except SaslRefused as error:
             self.close()
             raise ClientError(
@@ -184,7 +253,7 @@ class Connection:
         if login.lifetime_ms > 0:
             self.renew_at = time.monotonic() + login.lifetime_ms * RENEWAL_SHARE / 1000
 
-    def _read_answer(self, deadline: float) -> None:
+    def _read_response(self, deadline: float) -> None:
         (size_bytes,) = _INT32.unpack(self._read(4, deadline))
         if not 4 <= size_bytes <= self._response_bytes_max:
             raise self._broken(
@@ -197,12 +266,13 @@ class Connection:
         if correlation_id != pending.correlation_id:
             raise self._broken(f"answers request {correlation_id} instead of {pending.correlation_id}")
         try:
-            pending.answer = read_response(frame, pending.request_class, pending.version)[1]
+            pending.response = read_response(frame, pending.request_class, pending.version)[1]
         except MalformedMessage as error:
             name = api_name(pending.request_class.api_key)
             raise self._broken(
                 f"answers {name} version {pending.version} with what is none ({error})"
             ) from error
+        self._is_proven = self._is_proven or pending.request_class is not ApiVersionsRequest
 
     def _read(self, size_bytes: int, deadline: float) -> memoryview:
         view = memoryview(bytearray(size_bytes))
@@ -216,7 +286,8 @@ class Connection:
             except OSError as error:
                 raise self._refused_certificate(error) or self._lost(reason_of(error)) from error
             if read == 0:
-                raise self._lost("it was closed by the other side")
+                self.close()
+                raise self._unanswered_login() or self._lost("it was closed by the other side")
             position += read
         return view
 
@@ -226,12 +297,12 @@ class Connection:
             request = ApiVersionsRequest(
                 client_software_name=SOFTWARE_NAME, client_software_version=__version__
             )
-            answer = self._request_versions(request, version)
-            if answer.error_code == ErrorCode.NONE:
-                return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
-            if answer.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
-                raise self._broken(f"refuses ApiVersions with the error {answer.error_code}")
-            version = min(version - 1, _highest(answer, ApiVersionsRequest.api_key))
+            response = self._request_versions(request, version)
+            if response.error_code == ErrorCode.NONE:
+                return {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+            if response.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
+                raise self._broken(f"refuses ApiVersions with the error {response.error_code}")
+            version = min(version - 1, _highest(response, ApiVersionsRequest.api_key))
 
     def _request_versions(self, request: ApiVersionsRequest, version: int) -> Any:
         # A broker that does not know the version responds in version 0.
@@ -240,7 +311,8 @@ class Connection:
         deadline = time.monotonic() + self._timeout_s
         (size_bytes,) = _INT32.unpack(self._read(4, deadline))
         if not 10 <= size_bytes <= 1 << 20:
-            raise self._broken(f"announces a response of {size_bytes} bytes to ApiVersions")
+            self.close()
+            raise self._not_kafka(_INT32.pack(size_bytes))
         frame = self._read(size_bytes, deadline)
         correlation_id, error_code = struct.unpack_from(">ih", frame)
         if correlation_id != pending.correlation_id:
@@ -250,6 +322,12 @@ class Connection:
             return read_response(frame, ApiVersionsRequest, in_version)[1]
         except MalformedMessage as error:
             raise self._broken(f"answers ApiVersions with what is none ({error})") from error
+
+    def _not_kafka(self, first: bytes) -> ClientError:
+        timeout_s = min(self._timeout_s, _PROBE_S)
+        security = self._secured.security
+        told = mismatch(server_of(first), security, self._host, self._port, timeout_s)
+        return self._mismatch(told) or self._broken("answers ApiVersions with what is none")
 
     def _refused_certificate(self, error: OSError) -> ClientError | None:
         """With TLS 1.3 the broker tells only after the handshake that it does not take the client."""
@@ -272,6 +350,20 @@ class Connection:
         )
 
 
+@contextlib.contextmanager
+def _told_if_slow(tell: Tell | None, sentence: str) -> Iterator[None]:
+    if tell is None:
+        yield
+        return
+    timer = threading.Timer(TOLD_AFTER_S, tell, [sentence])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def answered(
     waiting: Mapping[Connection, Pending], timeout_s: float, *, in_time: bool = False
 ) -> list[Connection]:
@@ -280,7 +372,7 @@ def answered(
     found = [
         one
         for one, pending in waiting.items()
-        if pending.answer is not None or not one.is_open or one.has_bytes
+        if pending.response is not None or not one.is_open or one.has_bytes
     ]
     if found or not waiting:
         return found
@@ -292,6 +384,6 @@ def answered(
         return [key.data for key, _ in selector.select(timeout_s)]
 
 
-def _highest(answer: Any, api_key: int) -> int:
+def _highest(response: Any, api_key: int) -> int:
     """0 if an old broker does not list the API."""
-    return max([one.max_version for one in answer.api_keys if one.api_key == api_key], default=0)
+    return max([one.max_version for one in response.api_keys if one.api_key == api_key], default=0)

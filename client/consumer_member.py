@@ -97,7 +97,7 @@ class ConsumerMember:
     def wait_ms(self, now_ms: int) -> int:
         return self._next_ms - now_ms
 
-    def answer_ms(self, request: Message) -> int | None:
+    def response_ms(self, request: Message) -> int | None:
         return None
 
     def leaving(self, version_of: Callable[[type[Message]], int]) -> Message | None:
@@ -118,23 +118,23 @@ class ConsumerMember:
             numbers.setdefault(topic, []).append(partition)
         return [TopicPartitions(topic_id=ids[topic], partitions=of) for topic, of in numbers.items()]
 
-    # Answers
+    # Responses
 
-    def take(self, answer: Any, now_ms: int) -> None:
-        code = error_of(answer.error_code)
+    def take(self, response: Any, now_ms: int) -> None:
+        code = error_of(response.error_code)
         if code in LOST:
             self.lose(code)
             return
         if code != ErrorCode.NONE:
-            raise self._refused(code, answer.error_message)
-        self.member_id = answer.member_id or self.member_id
-        self.epoch = answer.member_epoch
+            raise self._refused(code, response.error_message)
+        self.member_id = response.member_id or self.member_id
+        self.epoch = response.member_epoch
         if self._joined_ms is None:
             self._joined_ms = now_ms
-        self._interval_ms = max(1, answer.heartbeat_interval_ms)
+        self._interval_ms = max(1, response.heartbeat_interval_ms)
         self._next_ms = now_ms + self._interval_ms
-        if answer.assignment is not None:
-            named = answer.assignment.topic_partitions
+        if response.assignment is not None:
+            named = response.assignment.topic_partitions
             number = sum(len(one.partitions) for one in named)
             if number > ASSIGNED_MAX:
                 raise ClientError(f"the broker assigns {number} partitions in group {self._group}")

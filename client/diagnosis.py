@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odradek.client.client_error import ClientError, Disconnected
+from odradek.client.client_error import ClientError, Disconnected, Mismatch
 from odradek.client.cluster import Cluster, coordinator_of
 from odradek.client.connection import Connection
-from odradek.client.probing import Heard, addresses_of, dial, first_answer, reason
+from odradek.client.probing import Heard, addresses_of, dial, first_response, mismatch, reason
 from odradek.client.secured import Secured
 from odradek.client.settings import ClientSettings
 from odradek.wire.errors import ErrorCode
@@ -67,7 +67,7 @@ class _Fault(Exception):
         self.remedy = remedy
 
 
-Answer = tuple[str, str]
+Outcome = tuple[str, str]
 """Detail and remedy of a step that is done."""
 
 
@@ -102,7 +102,7 @@ def may_continue(findings: list[Finding]) -> bool:
 
 def _bootstrap(settings: ClientSettings, host: str, port: int) -> Iterator[Finding]:
     subject, timeout_s = _address(host, port), _timeout_s(settings)
-    steps: list[tuple[str, Callable[[], Answer]]] = [
+    steps: list[tuple[str, Callable[[], Outcome]]] = [
         ("name", lambda: _resolve(host, port)),
         ("connection", lambda: _dial_all(host, port, timeout_s)),
         ("protocol", lambda: _listen(settings, host, port, timeout_s)),
@@ -118,7 +118,7 @@ def _bootstrap(settings: ClientSettings, host: str, port: int) -> Iterator[Findi
             return
 
 
-def _done(step: str, subject: str, do: Callable[[], Answer]) -> Finding:
+def _done(step: str, subject: str, do: Callable[[], Outcome]) -> Finding:
     began = time.monotonic()
     try:
         detail, remedy = do()
@@ -127,7 +127,7 @@ def _done(step: str, subject: str, do: Callable[[], Answer]) -> Finding:
     return Finding(step, subject, time.monotonic() - began, detail, remedy=remedy)
 
 
-def _resolve(host: str, port: int) -> Answer:
+def _resolve(host: str, port: int) -> Outcome:
     try:
         found = addresses_of(host, port)
     except OSError as error:
@@ -138,7 +138,7 @@ def _resolve(host: str, port: int) -> Answer:
     return ", ".join(found), ""
 
 
-def _dial_all(host: str, port: int, timeout_s: float) -> Answer:
+def _dial_all(host: str, port: int, timeout_s: float) -> Outcome:
     """One address is enough for a client, as it tries them in turn."""
     failures, found = [], []
     for address in addresses_of(host, port):
@@ -159,28 +159,19 @@ def _dial_all(host: str, port: int, timeout_s: float) -> Answer:
     raise _Fault(f"no connection to {_address(host, port)} ({told})", remedy)
 
 
-def _listen(settings: ClientSettings, host: str, port: int, timeout_s: float) -> Answer:
-    option = f"{settings.prefix}security.protocol"
+def _listen(settings: ClientSettings, host: str, port: int, timeout_s: float) -> Outcome:
     try:
-        heard = first_answer(host, port, timeout_s)
+        heard = first_response(host, port, timeout_s)
     except OSError as error:
         raise _Fault(
             f"the connection is lost at once: {reason(error)}", "look into the broker's log"
         ) from None
     has_tls = settings.security.has_tls
-    if heard is Heard.TLS:
-        if has_tls:
-            return heard.value, ""
-        tls = "SASL_SSL" if settings.security.has_sasl else "SSL"
-        raise _Fault("the port speaks TLS, and this client does not", f"set {option} to {tls}")
-    if heard is Heard.KAFKA:
-        if not has_tls:
-            return heard.value, ""
-        plain = "SASL_PLAINTEXT" if settings.security.has_sasl else "PLAINTEXT"
-        raise _Fault(
-            "the port is a Kafka listener without TLS, and this client speaks TLS",
-            f"set {option} to {plain}, or use the port of a listener with TLS",
-        )
+    differs = mismatch(heard, settings.security, host, port, timeout_s)
+    if differs is not None:
+        raise _Fault(*differs)
+    if heard in (Heard.TLS, Heard.KAFKA):
+        return heard.value, ""
     if heard is Heard.CLOSED and has_tls:
         # So do TLS servers that send no alert; the next step shows it.
         return "a server that takes no plain request", ""
@@ -190,17 +181,16 @@ def _listen(settings: ClientSettings, host: str, port: int, timeout_s: float) ->
             "a proxy or port mapping without a broker behind it, a listener for controllers, or a broker at "
             "its limit of connections (max.connections)",
         )
-    if heard is Heard.SILENCE:
-        if has_tls:
-            return "a server that answers no plain request", ""
-        raise _Fault(
-            f"what listens there does not answer within {timeout_s:g} s",
-            "the broker hangs or still starts, or something else listens there",
-        )
-    raise _Fault(f"{heard.value} listens there, not a Kafka broker", "use the port of a Kafka listener")
+    assert heard is Heard.SILENCE
+    if has_tls:
+        return "a server that answers no plain request", ""
+    raise _Fault(
+        f"what listens there does not answer within {timeout_s:g} s",
+        "the broker hangs or still starts, or something else listens there",
+    )
 
 
-def _handshake(settings: ClientSettings, host: str, port: int, timeout_s: float) -> Answer:
+def _handshake(settings: ClientSettings, host: str, port: int, timeout_s: float) -> Outcome:
     import ssl
 
     try:
@@ -242,7 +232,7 @@ def _untrusted(error: "ssl.SSLCertVerificationError", host: str, prefix: str) ->
     )
 
 
-def _certificate(sealed: "ssl.SSLSocket") -> Answer:
+def _certificate(sealed: "ssl.SSLSocket") -> Outcome:
     import ssl
 
     certificate: Any = sealed.getpeercert() or {}
@@ -255,7 +245,7 @@ def _certificate(sealed: "ssl.SSLSocket") -> Answer:
     return f"{version}, the certificate is good for {days:.0f} days", remedy
 
 
-def _connect(settings: ClientSettings, host: str, port: int) -> Answer:
+def _connect(settings: ClientSettings, host: str, port: int) -> Outcome:
     try:
         connection = _connection(settings, host, port)
     except ClientError as error:
@@ -273,6 +263,8 @@ def _connect(settings: ClientSettings, host: str, port: int) -> Answer:
 
 def _login_fault(settings: ClientSettings, error: ClientError) -> _Fault:
     told = str(error)
+    if isinstance(error, Mismatch):
+        return _Fault(error.fault, error.remedy)
     if ErrorCode.UNSUPPORTED_SASL_MECHANISM.name in told:
         remedy = f"set {settings.prefix}sasl.mechanism to one that the listener has"
     elif error.code == ErrorCode.SASL_AUTHENTICATION_FAILED:
@@ -313,9 +305,11 @@ def _in_cluster(settings: ClientSettings, writes: bool, topic: str | None) -> It
             )
 
 
-def _metadata(settings: ClientSettings, cluster: Cluster, brokers: list[Any]) -> Answer:
+def _metadata(settings: ClientSettings, cluster: Cluster, brokers: list[Any]) -> Outcome:
     try:
-        answer = cluster.read_metadata(MetadataRequest(topics=[]))
+        response = cluster.read_metadata(MetadataRequest(topics=[]))
+    except Mismatch as error:
+        raise _Fault(error.fault, error.remedy) from None
     except ClientError as error:
         if settings.security.has_sasl or settings.security.has_tls:
             remedy = "see the broker's log"
@@ -324,15 +318,15 @@ def _metadata(settings: ClientSettings, cluster: Cluster, brokers: list[Any]) ->
                 f"the listener may want a login: set {settings.prefix}security.protocol to SASL_PLAINTEXT"
             )
         raise _Fault(str(error), remedy) from None
-    if not answer.brokers:
+    if not response.brokers:
         raise _Fault(
             "the cluster names no broker", "it still starts, or all of its brokers are fenced: ask again"
         )
-    brokers += sorted(answer.brokers, key=lambda broker: broker.node_id)
-    return f"{len(brokers)} broker{'s' if len(brokers) > 1 else ''}, cluster {answer.cluster_id or '?'}", ""
+    brokers += sorted(response.brokers, key=lambda broker: broker.node_id)
+    return f"{len(brokers)} broker{'s' if len(brokers) > 1 else ''}, cluster {response.cluster_id or '?'}", ""
 
 
-def _advertised(settings: ClientSettings, broker: Any, number: int) -> Answer:
+def _advertised(settings: ClientSettings, broker: Any, number: int) -> Outcome:
     """A client goes to the addresses that brokers tell, not to those that it was given."""
     host, port = broker.host, broker.port
     meant = "advertised.listeners of that broker"
@@ -362,8 +356,8 @@ def _advertised(settings: ClientSettings, broker: Any, number: int) -> Answer:
         ) from None
     with contextlib.closing(connection):
         version = connection.version_of(MetadataRequest)
-        answer = connection.ask(MetadataRequest(topics=[]), version)
-        known = {one.node_id for one in answer.brokers}
+        response = connection.ask(MetadataRequest(topics=[]), version)
+        known = {one.node_id for one in response.brokers}
         if broker.node_id not in known or len(known) < number:
             raise _Fault(
                 f"what answers at {_address(host, port)} belongs to another cluster, or has not heard of all "
@@ -373,7 +367,7 @@ def _advertised(settings: ClientSettings, broker: Any, number: int) -> Answer:
     return "reached", ""
 
 
-def _coordinator(cluster: Cluster, group: str) -> Answer:
+def _coordinator(cluster: Cluster, group: str) -> Outcome:
     target = coordinator_of("group", group)
     try:
         connection = cluster.connect(target)
@@ -386,7 +380,7 @@ def _coordinator(cluster: Cluster, group: str) -> Answer:
 
 def _written(
     cluster: Cluster, topic: str | None, write_and_read: Callable[[Cluster, str | None], tuple[str, float]]
-) -> Answer:
+) -> Outcome:
     try:
         detail, clock_s = write_and_read(cluster, topic)
     except ClientError as error:

@@ -128,8 +128,8 @@ class Fetcher:
             self._under_way = None
             self._try_again(error)
             return None
-        answer = self._only(whole)
-        code = error_of(whole.error_code or answer.error_code)
+        response = self._only(whole)
+        code = error_of(whole.error_code or response.error_code)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise self._gone()
         if code != ErrorCode.NONE:
@@ -138,10 +138,10 @@ class Fetcher:
                 raise failure
             self._try_again(failure)
             return None
-        return self._taken(answer)
+        return self._taken(response)
 
-    def _taken(self, answer: Any) -> FetchedRecords | None:
-        records = answer.records if answer.records is not None else b""
+    def _taken(self, response: Any) -> FetchedRecords | None:
+        records = response.records if response.records is not None else b""
         try:
             buffer, next_offset = whole_records(memoryview(records))
         except KafkaError as error:
@@ -152,17 +152,17 @@ class Fetcher:
             # The broker has waited already, so no pause is needed.
             waited_ms = self._patience.waited_ms()
             if waited_ms > self._cluster.settings.patience_ms:
-                raise self._nothing_there(answer)
+                raise self._nothing_there(response)
             if waited_ms > self._next_look_ms:
                 self._next_look_ms += LOOK_AGAIN_MS
                 self._cluster.failed(self._target, ClientError(f"{self._target} gives nothing"))
             return None
-        aborted = answer.aborted_transactions if self._read_committed else None
+        aborted = response.aborted_transactions if self._read_committed else None
         return FetchedRecords(
             buffer,
             tuple((one.producer_id, one.first_offset) for one in aborted or ()),
             next_offset,
-            answer.high_watermark,
+            response.high_watermark,
         )
 
     def _send_ahead(self) -> None:
@@ -196,14 +196,14 @@ class Fetcher:
         self._cluster.failed(self._target, failure)
         self._patience.pause(f"fetching from {self._target}", failure)
 
-    def _only(self, answer: Any) -> Any:
+    def _only(self, response: Any) -> Any:
         """The requested partition."""
         index = self._target.partition
         found = [
-            one for topic in answer.responses for one in topic.partitions if one.partition_index == index
+            one for topic in response.responses for one in topic.partitions if one.partition_index == index
         ]
         if len(found) != 1:
-            code = error_of(answer.error_code)
+            code = error_of(response.error_code)
             raise ClientError(f"{self._target} answers a Fetch without that partition ({code.name})", code)
         return found[0]
 
@@ -213,10 +213,10 @@ class Fetcher:
         latest = self._cluster.list_offsets({key: LATEST})[key]
         return OffsetsGone(*key, self._position, earliest, latest)
 
-    def _nothing_there(self, answer: Any) -> ClientError:
+    def _nothing_there(self, response: Any) -> ClientError:
         seconds = self._cluster.settings.patience_ms / 1000
         what = "its log ends there"
-        if self._read_committed and self._position < answer.high_watermark:
+        if self._read_committed and self._position < response.high_watermark:
             what = "a transaction is open from there on, and isolation.level is read_committed"
         return ClientError(
             f"{self._target} gave nothing from offset {self._position} on for {seconds:g} s, where "

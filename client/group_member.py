@@ -99,7 +99,7 @@ class GroupMember:
         return self._membership.is_settled
 
     def poll(self, now_ms: int, timeout_s: float = 0.0) -> None:
-        """Sends what is due, waits for so long at most for its answer, and takes and gives up partitions.
+        """Sends what is due, waits for so long at most for its response, and takes and gives up partitions.
 
         `now_ms` only grows. ClientError for what the group refuses, and when its coordinator has not answered
         for `patience_ms`.
@@ -185,28 +185,28 @@ class GroupMember:
             self._failed(Disconnected(f"{sent.connection.address} does not answer"))
 
     def _send(self, request: Message) -> None:
-        answer_ms = self._membership.answer_ms(request) or self._settings.request_timeout_ms
+        response_ms = self._membership.response_ms(request) or self._settings.request_timeout_ms
         try:
             connection = self._cluster.connect(self._target, self._patience)
             pending = connection.send(request, connection.version_of(type(request)))
         except Disconnected as error:
             self._failed(error)
             return
-        self._sent = _Sent(connection, pending, time.monotonic() + answer_ms / 1000)
+        self._sent = _Sent(connection, pending, time.monotonic() + response_ms / 1000)
 
     def _receive(self, sent: _Sent) -> None:
         try:
-            answer = sent.connection.receive(sent.pending)
+            response = sent.connection.receive(sent.pending)
         except Disconnected as error:
             self._failed(error)
             return
         self._sent = None
-        code = error_of(answer.error_code)
+        code = error_of(response.error_code)
         if is_retriable(code):
             self._failed(refusal(f"joining group {self.group}", code))
             return
         self._patience.renew()
-        self._membership.take(answer, self._now_ms)
+        self._membership.take(response, self._now_ms)
 
     def _failed(self, failure: ClientError) -> None:
         self._sent = None

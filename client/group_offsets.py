@@ -80,8 +80,8 @@ def committed(
         groups=[OffsetFetchRequestGroup(group_id=group, topics=wanted)],
         require_stable=is_stable,
     )
-    answer = cluster.ask(coordinator_of("group", group), request, version_max=_OFFSET_FETCH_VERSION_MAX)
-    (group_response,) = answer.groups
+    response = cluster.ask(coordinator_of("group", group), request, version_max=_OFFSET_FETCH_VERSION_MAX)
+    (group_response,) = response.groups
     for code in (
         group_response.error_code,
         *(one.error_code for of in group_response.topics for one in of.partitions),
@@ -121,8 +121,8 @@ def commit(
         group_instance_id=(by or _NOBODY).instance_id,
         topics=[OffsetCommitRequestTopic(name=name, partitions=of) for name, of in topics.items()],
     )
-    answer = cluster.ask(coordinator_of("group", group), request, version_max=_OFFSET_COMMIT_VERSION_MAX)
-    for of in answer.topics:
+    response = cluster.ask(coordinator_of("group", group), request, version_max=_OFFSET_COMMIT_VERSION_MAX)
+    for of in response.topics:
         for result in of.partitions:
             code = error_of(result.error_code)
             if code in _HAS_MEMBERS and by is not None:

@@ -33,9 +33,8 @@ SECRETS = frozenset(
 """Options whose values are, or have in them, a password or a private key."""
 
 
-def is_librdkafka_name(name: str) -> bool:
-    """Whether `java_names` translates it."""
-    return name in _SAME or name in _TRANSLATED
+LIBRDKAFKA_NAMES = frozenset(_SAME) | _TRANSLATED
+"""Names that `java_names` translates."""
 
 
 def java_names(options: Mapping[str, str]) -> dict[str, str]:
@@ -88,7 +87,7 @@ def _name_user(named: dict[str, str]) -> None:
             named.setdefault("sasl.jaas.config", f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule required;")
         return
     if user is None or password is None:
-        raise ClientError("sasl.username and sasl.password are needed both")
+        raise ClientError("sasl.username and sasl.password have to be given together")
     mechanism = named.get("sasl.mechanism", "").upper()
     module = _MODULES.get(mechanism)
     if module is None:
@@ -110,5 +109,5 @@ def _read(name: str, path: str) -> str:
         with open(path, encoding="ascii") as file:
             return file.read()
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "it is no PEM file"
+        reason = (error.strerror if isinstance(error, OSError) else None) or "it is not a PEM file"
         raise ClientError(f"{name} {path} cannot be read: {reason}") from None

@@ -1,6 +1,6 @@
 """Interface of a member's side of the two group protocols: a machine without connection and clock.
 
-`GroupMember` sends the requests of a machine one by one, hands it the answers, and gives up or takes the
+`GroupMember` sends the requests of a machine one by one, hands it the responses, and gives up or takes the
 partitions that it names.
 """
 
@@ -43,14 +43,14 @@ class Membership(Protocol):
     def wait_ms(self, now_ms: int) -> int:
         """How long no request is due; 0 or less: one is."""
 
-    def answer_ms(self, request: Message) -> int | None:
-        """How long the answer may take; None: as long as any other."""
+    def response_ms(self, request: Message) -> int | None:
+        """How long the response may take; None: as long as any other."""
 
-    def take(self, answer: Any, now_ms: int) -> None:
-        """Takes an answer without an error that is retriable; ClientError for what is final."""
+    def take(self, response: Any, now_ms: int) -> None:
+        """Takes a response without an error that is retriable; ClientError for what is final."""
 
     def failed(self) -> None:
-        """The last request has no answer, or a retriable error."""
+        """The last request has no response, or a retriable error."""
 
     def lose(self, code: ErrorCode) -> None:
         """A commit was told that the group goes on without the member."""

@@ -2,11 +2,13 @@
 
 import time
 
-from odradek.client.client_error import ClientError
+from odradek.client.client_error import ClientError, NoBroker, Unreachable
 from odradek.client.settings import ClientSettings
 
 RETRY_MS_MAX = 1000
 """Pauses between attempts double up to this."""
+TOLD_AFTER_S = 1.0
+"""Pause after which a person is told the reason for a wait."""
 
 
 class Patience:
@@ -29,9 +31,15 @@ class Patience:
         """Waits before the next attempt; ClientError when `patience_ms` have passed."""
         left_s = (self._settings.patience_ms - self.waited_ms()) / 1000
         if left_s <= 0:
-            raise ClientError(
-                f"{doing} failed for {self._settings.patience_ms / 1000:g} s, at last because {error}",
-                error.code,
-            ) from error
-        time.sleep(min(self._pause_s, left_s))
+            time_text = f"{self._settings.patience_ms / 1000:g} s"
+            if isinstance(error, NoBroker):
+                raise Unreachable(f"no broker answered in {time_text}: {error}") from error
+            raise ClientError(f"{doing} failed for {time_text}: {error}", error.code) from error
+        pause_s = min(self._pause_s, left_s)
+        quiet_s = TOLD_AFTER_S - self.waited_ms() / 1000
+        if self._settings.tell is not None and quiet_s <= pause_s:
+            time.sleep(max(0.0, quiet_s))
+            self._settings.tell(f"{error}; trying for {self._settings.patience_ms / 1000:g} s")
+            pause_s -= max(0.0, quiet_s)
+        time.sleep(pause_s)
         self._pause_s = min(2 * self._pause_s, RETRY_MS_MAX / 1000)

@@ -38,6 +38,7 @@ from odradek.client.transaction_manager import (
 from odradek.client.transaction_manager import (
     Fenced as Fenced,
 )
+from odradek.wire._records import read_batch_header
 from odradek.wire.errors import ErrorCode, error_of, is_retriable
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -74,6 +75,10 @@ class _Batch:
         self.key, self.number, self.content, self.placement = key, number, content, placement
         self.failure: ClientError | None = None
         self.out_of_order = 0
+
+    @property
+    def record_count(self) -> int:
+        return read_batch_header(self.content).record_count
 
 
 class _Gathered:
@@ -123,6 +128,8 @@ class Producer:
         self._under_way: deque[_Sent] = deque()
         self._failed: list[_Batch] = []
         self._patience = Patience(cluster.settings)
+        self.written_count = 0
+        """Records that were acknowledged."""
 
     def __enter__(self) -> Self:
         return self
@@ -255,16 +262,16 @@ class Producer:
             self._receive()
 
     def _receive(self) -> None:
-        """Takes the answer to the oldest request."""
+        """Takes the response to the oldest request."""
         sent = self._under_way.popleft()
         try:
-            answer = sent.connection.receive(sent.pending)
+            response = sent.connection.receive(sent.pending)
         except Disconnected as error:
             for batch in sent.batches.values():
                 self._fail(batch, error)
             return
         left = dict(sent.batches)
-        for topic in answer.responses:
+        for topic in response.responses:
             for one in topic.partition_responses:
                 key = topic.name, one.index
                 if key in left:
@@ -272,16 +279,17 @@ class Producer:
         for batch in left.values():
             self._fail(batch, ClientError(f"{leader_of(*batch.key)} left it out of its answer"))
 
-    def _settle(self, batch: _Batch, answer: Any) -> None:
-        code = error_of(answer.error_code)
+    def _settle(self, batch: _Batch, response: Any) -> None:
+        code = error_of(response.error_code)
         if code in _WRITTEN:
             # Of a batch that came again among the last five the broker tells where the first one is.
-            batch.placement.base_offset = answer.base_offset
+            batch.placement.base_offset = response.base_offset
+            self.written_count += batch.record_count
             self._transactions.acknowledged.add(batch.key)
             self._patience.renew()
             return
         doing = f"writing to topic {batch.key[0]}, partition {batch.key[1]}"
-        self._fail(batch, self._transactions.refusal(doing, code, answer.error_message))
+        self._fail(batch, self._transactions.refusal(doing, code, response.error_message))
 
     def _fail(self, batch: _Batch, failure: ClientError) -> None:
         batch.failure = failure

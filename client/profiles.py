@@ -64,7 +64,7 @@ class Profiles:
             return Profile("", {})
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none"
-            raise ClientError(f"there is no profile {name!r} in {self.path}; there are: {known}")
+            raise ClientError(f"profile {name!r} does not exist in {self.path}; it has: {known}")
         return self.by_name[name]
 
     def warning(self, profile: Profile) -> str | None:
@@ -98,7 +98,7 @@ def read_profiles(path: str) -> Profiles:
     except OSError as error:
         raise ClientError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
-        raise ClientError(f"{path} is no TOML file: {error}") from None
+        raise ClientError(f"{path} is not a TOML file: {error}") from None
     return profiles_of(path, content, is_open)
 
 

@@ -110,8 +110,8 @@ class Reader:
         yield from self._received([self._under_way[connection] for connection in found])
         self._check_overdue()
 
-    def _received(self, answers: list[_Sent]) -> Iterator[PartitionRecords]:
-        for sent in answers:
+    def _received(self, responses: list[_Sent]) -> Iterator[PartitionRecords]:
+        for sent in responses:
             del self._under_way[sent.connection]
             found = self._receive(sent)
             self._send_all()
@@ -188,22 +188,22 @@ class Reader:
                 for key in sent.keys:
                     self._failed(key, Disconnected(f"{connection.address} does not answer"))
 
-    # Answers
+    # Responses
 
     def _receive(self, sent: _Sent) -> list[PartitionRecords]:
         try:
-            answer = sent.connection.receive(sent.pending)
+            response = sent.connection.receive(sent.pending)
         except Disconnected as error:
             for key in sent.keys:
                 self._failed(key, error)
             return []
-        if answer.error_code != ErrorCode.NONE:
-            failure = refusal("Fetch", answer.error_code)
+        if response.error_code != ErrorCode.NONE:
+            failure = refusal("Fetch", response.error_code)
             for key in sent.keys:
                 self._refused(key, failure)
             return []
         found = []
-        for topic in answer.responses:
+        for topic in response.responses:
             name = topic.topic or sent.names.get(topic.topic_id, "")
             for one in topic.partitions:
                 if (name, one.partition_index) in self._bounds:
@@ -213,8 +213,8 @@ class Reader:
             self._check_waiting(sent.keys)
         return found
 
-    def _taken(self, key: TopicPartition, answer: Any) -> PartitionRecords | None:
-        code = error_of(answer.error_code)
+    def _taken(self, key: TopicPartition, response: Any) -> PartitionRecords | None:
+        code = error_of(response.error_code)
         start, end = self._bounds[key]
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._skip(key)
@@ -223,7 +223,7 @@ class Reader:
             self._refused(key, refusal(f"fetching from {leader_of(*key)}", code))
             return None
         try:
-            buffer, next_offset = whole_records(memoryview(answer.records or b""))
+            buffer, next_offset = whole_records(memoryview(response.records or b""))
         except KafkaError as error:
             raise ClientError(
                 f"{leader_of(*key)} answers for offset {start} with {error.message}", error.code
@@ -231,7 +231,7 @@ class Reader:
         if next_offset <= start:
             return None
         self._move(key, next_offset)
-        aborted = (answer.aborted_transactions or ()) if self._read_committed else ()
+        aborted = (response.aborted_transactions or ()) if self._read_committed else ()
         places = tuple((one.producer_id, one.first_offset) for one in aborted)
         return PartitionRecords(*key, start, end, buffer, places, next_offset)
 

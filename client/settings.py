@@ -1,7 +1,7 @@
 """Addresses of the brokers, timeouts and security of a client, from options with Kafka's names."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -16,6 +16,10 @@ _FIELD_OF_OPTION = {
     "retry.backoff.ms": "retry_ms",
     "default.api.timeout.ms": "patience_ms",
 }
+CLIENT_OPTIONS = frozenset(_FIELD_OF_OPTION)
+"""Options of `ClientSettings.from_options`, without those of security."""
+DEFAULT_PORT = 9092
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class ClientSettings:
     """Addresses of the brokers, and timeouts of the client; in milliseconds or bytes."""
 
     bootstrap_servers: str | Sequence[str]
-    """`host:port`, several with commas (or a sequence)."""
+    """`host:port`, several with commas (or a sequence); `host` alone has Kafka's port 9092."""
     client_id: str = "odradek"
     request_timeout_ms: int = 30_000
     """The longest wait for a response."""
@@ -39,6 +43,8 @@ class ClientSettings:
     """TLS and SASL."""
     prefix: str = field(default="", compare=False)
     """Before the names of options in messages."""
+    tell: Tell | None = field(default=None, compare=False)
+    """Called with a sentence after a second of waiting for brokers; None: nobody reads it."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], prefix: str = "") -> Self:
@@ -80,11 +86,15 @@ class ClientSettings:
         return found
 
     def _address(self, text: str) -> tuple[str, int]:
-        host, colon, port = re.sub(r"^[A-Z_]+://", "", text).rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        if not colon or not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 65536:
-            raise ClientError(f"{self.bootstrap_option} has {text!r}, which is not host:port")
-        return host, int(port)
+        found = re.fullmatch(
+            r"(?:[A-Z_]+://)?(?:\[(?P<in_brackets>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>[0-9]{1,5}))?",
+            text,
+        )
+        if found is None or not 0 < int(found["port"] or DEFAULT_PORT) < 65536:
+            raise ClientError(
+                f"{self.bootstrap_option} has {text!r}, which is not host:port; an IPv6 address stands in [ ]"
+            )
+        return found["in_brackets"] or found["name"], int(found["port"] or DEFAULT_PORT)
 
 
 def is_client_option(name: str) -> bool:

@@ -129,15 +129,15 @@ class TransactionManager:
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=self._transaction_timeout_ms
         )
-        answer = self._cluster.ask(target, request)
-        if answer.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+        response = self._cluster.ask(target, request)
+        if response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
             raise ClientError(
                 f"the broker allows no transaction of {self._transaction_timeout_ms} ms: set "
                 "kafka.transaction.timeout.ms to no more than its transaction.max.timeout.ms",
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
             )
-        self._demand(answer.error_code, "asking for a producer id")
-        self._take_epoch(answer.producer_id, answer.producer_epoch)
+        self._demand(response.error_code, "asking for a producer id")
+        self._take_epoch(response.producer_id, response.producer_epoch)
 
     def _take_epoch(self, producer_id: int, producer_epoch: int) -> None:
         if (producer_id, producer_epoch) != (self._id, self._epoch):
@@ -185,10 +185,10 @@ class TransactionManager:
 
     def _partitions_refused(self, request: AddPartitionsToTxnRequest) -> ErrorCode:
         """The first cause: errors that follow from another partition's error count last."""
-        answer = self._cluster.ask(self._coordinator, request, version_max=_ADD_PARTITIONS_VERSION_MAX)
+        response = self._cluster.ask(self._coordinator, request, version_max=_ADD_PARTITIONS_VERSION_MAX)
         codes = {
             error_of(one.partition_error_code)
-            for topic in answer.results_by_topic_v3_and_below
+            for topic in response.results_by_topic_v3_and_below
             for one in topic.results_by_partition
         } - {ErrorCode.NONE}
         reasons = codes - {ErrorCode.OPERATION_NOT_ATTEMPTED} or codes
@@ -206,16 +206,16 @@ class TransactionManager:
                 group_id=group,
             )
             self._is_involved = True
-            answer = self._cluster.ask(self._coordinator, request)
-            self._demand(answer.error_code, f"adding group {group} to the transaction")
+            response = self._cluster.ask(self._coordinator, request)
+            self._demand(response.error_code, f"adding group {group} to the transaction")
             self._groups.add(group)
         self._is_involved = True
-        answer = self._cluster.ask(
+        response = self._cluster.ask(
             coordinator_of("group", group),
             self._offsets_request(group, offsets),
             version_max=self.version_max(TxnOffsetCommitRequest),
         )
-        for topic in answer.topics:
+        for topic in response.topics:
             for one in topic.partitions:
                 self._demand(one.error_code, f"committing the offset of group {group} in the transaction")
 
@@ -247,12 +247,12 @@ class TransactionManager:
                 producer_epoch=self._epoch,
                 committed=committed,
             )
-            answer = self._cluster.ask(
+            response = self._cluster.ask(
                 self._coordinator, request, version_max=self.version_max(EndTxnRequest)
             )
-            self._demand(answer.error_code, f"{'committing' if committed else 'aborting'} the transaction")
-            if self._is_v2 and answer.producer_id >= 0:
-                self._take_epoch(answer.producer_id, answer.producer_epoch)
+            self._demand(response.error_code, f"{'committing' if committed else 'aborting'} the transaction")
+            if self._is_v2 and response.producer_id >= 0:
+                self._take_epoch(response.producer_id, response.producer_epoch)
         self.is_open = self._is_involved = False
         self._partitions.clear()
         self._groups.clear()
@@ -271,9 +271,9 @@ class TransactionManager:
     def _has_transactions_v2(self) -> bool:
         """Whether the brokers have finalized transaction.version 2, and serve its requests."""
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
-        answer = self._cluster.ask(self._coordinator, request)
-        levels = {one.name: one.max_version_level for one in answer.finalized_features}
-        versions = {one.api_key: one.max_version for one in answer.api_keys}
+        response = self._cluster.ask(self._coordinator, request)
+        levels = {one.name: one.max_version_level for one in response.finalized_features}
+        versions = {one.api_key: one.max_version for one in response.api_keys}
         return levels.get("transaction.version", 0) >= 2 and all(
             versions.get(request_class.api_key, -1) >= first for request_class, first in _V2_VERSIONS.items()
         )

@@ -60,8 +60,8 @@ def _write(cluster: Cluster, topic: str, value: bytes) -> int:
         timeout_ms=min(cluster.settings.request_timeout_ms, cluster.settings.patience_ms),
         topic_data=[TopicProduceData(name=topic, partition_data=[data])],
     )
-    answer = cluster.ask(leader_of(topic, 0), request, version_max=_VERSION_MAX)
-    (one,) = answer.responses[0].partition_responses
+    response = cluster.ask(leader_of(topic, 0), request, version_max=_VERSION_MAX)
+    (one,) = response.responses[0].partition_responses
     if one.error_code != ErrorCode.NONE:
         raise refusal(f"writing to topic {topic}", error_of(one.error_code), one.error_message)
     return int(one.base_offset)

@@ -61,17 +61,19 @@ _MOST = 10_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The actions and their options."""
     actions = new_actions(parser)
-    one = add_action(actions, "list", "rules, all or those that fit", _list)
+    one = add_action(actions, "list", "list all rules, or those that match", _list)
     _add_who_and_what(one, "any host")
-    one.add_argument("--prefixed", action="store_true", help="only rules for this very prefix")
+    one.add_argument("--prefixed", action="store_true", help="only rules for exactly this prefix")
     one.add_argument("--deny", action="store_true", help="only rules that deny")
     one = add_action(actions, "add", "add rules", _add)
     _add_who_and_what(one, f"'{WILDCARD}'")
-    one.add_argument("--prefixed", action="store_true", help="names are beginnings of names")
+    one.add_argument("--prefixed", action="store_true", help="the names are prefixes")
     one.add_argument("--deny", action="store_true", help="deny instead of allow")
-    one = add_action(actions, "remove", "remove the rules that fit", _remove)
+    one = add_action(actions, "remove", "remove the rules that match", _remove)
     _add_who_and_what(one, "any host")
-    one.add_argument("--prefixed", action="store_true", help="rules for this very prefix, not for the name")
+    one.add_argument(
+        "--prefixed", action="store_true", help="rules for exactly this prefix, not for the name"
+    )
     one.add_argument("--deny", action="store_true", help="only rules that deny")
     one.add_argument("--all", action="store_true", help="every rule of the cluster")
     add_dry_run(one)
@@ -87,12 +89,13 @@ def _add_who_and_what(parser: argparse.ArgumentParser, host: str) -> None:
         "--principal",
         "principals",
         "TYPE:NAME",
-        "such as User:ann; may be given many times, as the next ones",
+        "such as User:ann; this option and the next ones may be given many times",
     )
     add("--host", "hosts", "ADDRESS", f"of the client (default {host})")
     add("--operation", "operations", "OPERATION", "such as READ, Read, or describe-configs")
-    for destination, (option, _) in _RESOURCES.items():
-        add(option, destination, option[2:].upper(), f"'{WILDCARD}' is a name, too: of all")
+    for destination, (option, kind) in _RESOURCES.items():
+        what = kind.name.lower().replace("_", " ")
+        add(option, destination, option[2:].upper(), f"name of a {what}; '{WILDCARD}': every {what}")
     parser.add_argument("--cluster", action="store_true", help="the cluster itself")
 
 
@@ -126,7 +129,7 @@ def _remove(cluster: Cluster, options: argparse.Namespace, output: Output) -> in
         removed = admin.describe_acls(cluster, filters)
     else:
         removed, refused = admin.remove_acls(cluster, filters)
-    output.rows(_COLUMNS, map(_row, removed), "no ACL fits, nothing to remove")
+    output.rows(_COLUMNS, map(_row, removed), "no rule matches, nothing to remove")
     return failed(refused)
 
 

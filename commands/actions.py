@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from odradek.client.cluster import Cluster
-from odradek.commands.connecting import add_connection_arguments, cluster_of
-from odradek.commands.layout import Layout
+from odradek.client.connecting import add_connection_arguments, cluster_of
 from odradek.commands.output import Output, add_output_arguments
 
 Action = Callable[[Cluster, argparse.Namespace, Output], int]
@@ -25,10 +24,7 @@ def new_actions(parser: argparse.ArgumentParser) -> Any:
 
 def add_action(actions: Any, name: str, about: str, act: Action) -> argparse.ArgumentParser:
     """The parser of an action, with the options of connections and output."""
-    layout: Any = Layout
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name, help=about, description=about, formatter_class=layout, allow_abbrev=False
-    )
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=about, description=about)
     parser.set_defaults(act=act)
     add_connection_arguments(parser)
     add_output_arguments(parser)

@@ -44,7 +44,7 @@ examples:
 Without --topic a topic odradek-bench-... is made, and deleted at the end and after Ctrl-C. With it
 produce and roundtrip leave their records in the topic; consume reads what it has, from its start.
 
-latencies: produce: from sending a request (with --rate: from when it is due) to its answer, with five
+latencies: produce: from sending a request (with --rate: from when it is due) to its response, with five
 requests under way on a connection; consume: the wait for each response; roundtrip: from sending a
 batch to having read it with a second client, one batch after the other, in partition 0.
 
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_load(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument(
-        "--topic", metavar="TOPIC", help="this topic, which is there already (default: one of its own)"
+        "--topic", metavar="TOPIC", help="this topic, which has to exist (default: one of its own)"
     )
     if name != "roundtrip":
         parser.add_argument(
@@ -182,7 +182,7 @@ def _topic(
     if name is not None:
         count = cluster.partitions_of([name]).get(name)
         if not count:
-            raise ClientError(f"there is no topic {name}")
+            raise ClientError(f"topic {name} does not exist")
         _await_leaders(cluster, name, count)
         yield name, count
         return

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from odradek.commands.output import flushed, output_failed, terminal
+from odradek.commands.output import LINES, add_form_arguments, flushed, output_failed, terminal
 
 ABOUT = """\
 Check data directories, or single partitions in them, while no broker runs: every batch,
@@ -26,7 +26,7 @@ checked."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="DIR", help="data directory, or directory of a partition")
     parser.add_argument("--repair", action="store_true", help="make good what can be made good")
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    add_form_arguments(parser, LINES, "lines for people, or one JSON object a line (json and jsonl)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,7 +35,11 @@ def run(options: argparse.Namespace) -> int:
 
     try:
         status = check(
-            options.paths, repair=options.repair, as_json=options.json, out=sys.stdout, terminal=terminal()
+            options.paths,
+            repair=options.repair,
+            as_json=options.output != LINES[0],
+            out=sys.stdout,
+            terminal=terminal(),
         )
         return flushed(status)
     except CannotCheck as error:

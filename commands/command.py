@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from odradek.commands.layout import Layout
+from odradek.client.command_line import Parser
 
 _ABOUT = """\
 Odradek is a durable broker that speaks Kafka's protocol: any Kafka client can use it
@@ -18,7 +18,7 @@ examples:
   odradek serve server.properties         with Kafka's own options
   odradek topics create orders -p 6       at the broker on localhost:9092 (-b for another)
   odradek consume orders --follow
-  odradek doctor                          why does my client not connect
+  odradek doctor                          why does my client not connect?
   odradek users add admin --mechanism SCRAM-SHA-256 --data-dir data
                                           the first user, before a start
   odradek dump data                       what a data directory holds
@@ -85,7 +85,7 @@ COMMANDS = {
             "completion",
             tells_failures=True,
         ),
-        Command("doctor", "why does my client not connect", "doctor", tells_failures=True),
+        Command("doctor", "why does my client not connect?", "doctor", tells_failures=True),
         Command("produce", "write lines, or lines of JSON, into a topic", "produce", tells_failures=True),
         Command("consume", "print the records of topics", "consume", tells_failures=True),
         Command("bench", "a load for a broker, and its latencies", "bench", tells_failures=True),
@@ -114,10 +114,7 @@ def joined(arguments: Sequence[str]) -> list[str]:
 
 def main_parser() -> argparse.ArgumentParser:
     """For the options without a command, and for the list of commands."""
-    layout: Any = Layout
-    parser = argparse.ArgumentParser(
-        prog="odradek", description=_ABOUT, epilog=_EXAMPLES, formatter_class=layout, allow_abbrev=False
-    )
+    parser = Parser(prog="odradek", usage="odradek COMMAND ...", description=_ABOUT, epilog=_EXAMPLES)
     parser.add_argument("--version", action="store_true", help="print version, Python and compiled parts")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     for command in filter(lambda one: one.help, COMMANDS.values()):
@@ -127,13 +124,6 @@ def main_parser() -> argparse.ArgumentParser:
 
 def parser_of(command: Command, module: Any) -> argparse.ArgumentParser:
     """The parser of a command whose module is loaded."""
-    layout: Any = Layout
-    parser = argparse.ArgumentParser(
-        prog=f"odradek {command.name}",
-        description=module.ABOUT,
-        epilog=module.EXAMPLES,
-        formatter_class=layout,
-        allow_abbrev=False,
-    )
+    parser = Parser(prog=f"odradek {command.name}", description=module.ABOUT, epilog=module.EXAMPLES)
     module.add_arguments(parser)
     return parser

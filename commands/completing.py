@@ -91,10 +91,9 @@ def complete(words: Sequence[str], last: str, names: Names) -> Found:
 def _parser(name: str) -> argparse.ArgumentParser:
     command = COMMANDS[name]
     if name == "spark":
-        from odradek.commands.layout import Layout
         from odradek.spark.cli import make_parser
 
-        return make_parser(Layout)[0]
+        return make_parser()[0]
     return parser_of(command, command.load())
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from odradek.client.client_error import ClientError
 from odradek.client.config_file import change_default, change_profile, remove_profile
-from odradek.client.librdkafka_names import SECRETS, is_librdkafka_name
+from odradek.client.connecting import tell_unused
+from odradek.client.librdkafka_names import SECRETS
 from odradek.client.profiles import Profile, Profiles, config_path, read_profiles
 from odradek.client.settings import is_client_option
 from odradek.commands.actions import add_dry_run, new_actions
-from odradek.commands.layout import Layout
 from odradek.commands.output import Column, Output, add_output_arguments
 from odradek.config.config_error import ConfigError
 from odradek.config.passwords import read_password
@@ -76,10 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _action(actions: Any, name: str, about: str, act: Act) -> argparse.ArgumentParser:
-    layout: Any = Layout
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name, help=about, description=about, formatter_class=layout, allow_abbrev=False
-    )
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=about, description=about)
     parser.set_defaults(act=act)
     add_output_arguments(parser)
     return parser
@@ -125,8 +122,8 @@ def _set(path: str, options: argparse.Namespace, output: Output) -> int:
     _refuse_empty(options.profile)
     changes: dict[str, str | None] = dict(map(_property, options.values))
     for name in changes:
-        if not (is_client_option(name) or is_librdkafka_name(name) or name in _OTHER_SOURCES):
-            print(f"odradek: the property {name} is not used here", file=sys.stderr)
+        if not is_client_option(name):
+            tell_unused(name, _OTHER_SOURCES)
     change_profile(path, options.profile, changes)
     return _show(path, options.profile, changes, output)
 

@@ -8,12 +8,12 @@ from odradek.client.admin import configs as admin
 from odradek.client.admin.asking import Refused
 from odradek.client.admin.configs import Change, Config, ConfigSource, Operation, Resource, ResourceKind
 from odradek.client.admin.topics import describe_topics
-from odradek.client.client_error import ClientError
+from odradek.client.client_error import ClientError, Unreachable
 from odradek.client.cluster import Cluster
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.asking import failed
 from odradek.commands.output import Column, Output, quantity
-from odradek.commands.selecting import matching
+from odradek.commands.selecting import matching, no_such
 from odradek.wire.errors import ErrorCode
 
 ABOUT = """\
@@ -42,9 +42,22 @@ keys of set and unset: resource name value_before value sensitive.
 exit status: 0, or 1 when something could not be done (a sentence says what)."""
 
 _KINDS = {kind.name.lower().replace("_", "-"): kind for kind in ResourceKind}
+_NAME = Column("name", whole=True)
+_SOURCES = {
+    "DYNAMIC_TOPIC_CONFIG": "topic",
+    "DYNAMIC_GROUP_CONFIG": "group",
+    "DYNAMIC_CLIENT_METRICS_CONFIG": "client metrics",
+    "DYNAMIC_BROKER_CONFIG": "broker",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG": "all brokers",
+    "DYNAMIC_BROKER_LOGGER_CONFIG": "logger",
+    "STATIC_BROKER_CONFIG": "file",
+    "DEFAULT_CONFIG": "default",
+}
+"""For people: Kafka's names take half of a line."""
+_SOURCE = Column("source", text=lambda source: _SOURCES.get(source, source))
 _CHANGED = [
     Column("resource"),
-    Column("name"),
+    _NAME,
     Column("value_before", "before"),
     Column("value", "after"),
 ]
@@ -95,7 +108,7 @@ def _get(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
         for name in options.names
         if name not in {one.name for one in configs}
     ]
-    columns = [Column("name"), Column("value"), Column("source")]
+    columns = [_NAME, Column("value"), _SOURCE]
     output.rows(columns if len(resources) == 1 else [Column("resource"), *columns], rows, "no options")
     return failed([*refused, *missing])
 
@@ -113,7 +126,7 @@ def _diff(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
         for resource, configs in found
         for one in _not_default(resource, configs)
     ]
-    columns = [Column("resource"), Column("name"), Column("value"), Column("default"), Column("source")]
+    columns = [Column("resource"), _NAME, Column("value"), Column("default"), _SOURCE]
     nothing = f"all is default ({quantity(len(found), 'resource')})" if found else ""
     output.rows(columns, rows, nothing)
     return failed([*missing, *refused])
@@ -138,6 +151,8 @@ def _described(
     for resource in resources:
         try:
             found.append((resource, admin.describe_configs(cluster, resource, names)))
+        except Unreachable:
+            raise
         except ClientError as error:
             refused.append(Refused(str(resource), error))
     return found, refused
@@ -185,6 +200,8 @@ def _altered(
             _refuse_unknown(resource, before, changes)
             _refuse_secrets(before, changes, secrets)
             admin.alter_configs(cluster, resource, changes, only_validate=options.dry_run)
+        except Unreachable:
+            raise
         except ClientError as error:
             refused.append(Refused(str(resource), error))
             continue
@@ -225,7 +242,7 @@ def _changed(resource: Resource, before: Config | None, change: Change, is_secre
 
 
 def _value_after(resource: Resource, before: Config | None, change: Change) -> str | None:
-    """Computed: a broker may learn of the change only after its answer."""
+    """Computed: a broker may learn of the change only after its response."""
     if change.operation == Operation.SET:
         return change.value
     if change.operation == Operation.DELETE:
@@ -266,7 +283,7 @@ def _resource(text: str) -> Resource:
     if word in _KINDS and (name or (word == "broker" and not colon)):
         return Resource(_KINDS[word], name)
     raise ClientError(
-        f"{text!r} is no resource: it is topic:NAME, broker:ID, broker, broker-logger:ID, group:NAME or "
+        f"{text!r} is not a resource: write topic:NAME, broker:ID, broker, broker-logger:ID, group:NAME or "
         "client-metrics:NAME"
     )
 
@@ -284,7 +301,7 @@ def _matching_topics(cluster: Cluster, resource: Resource) -> list[Resource]:
         topics, _ = describe_topics(cluster)
         names = matching((topic.name for topic in topics if not topic.is_internal), [name])
     if not names:
-        raise ClientError(f"there is no topic {name}")
+        raise ClientError(no_such("topic", name))
     return [Resource(ResourceKind.TOPIC, one) for one in names]
 
 
@@ -309,6 +326,6 @@ def _secret(text: str) -> tuple[str, str]:
             with open(path, encoding="utf-8") as file:
                 value = file.read(_SECRET_BYTES_MAX)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ClientError(f"the file of --secret {name} cannot be read: {reason}") from None
     return name, value.removesuffix("\n").removesuffix("\r")

@@ -10,19 +10,19 @@ from typing import Any
 from odradek.client.admin.topics import describe_topics
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster, TopicPartition
+from odradek.client.connecting import add_connection_arguments, options_of, settings_of
 from odradek.client.member_settings import MEMBER_OPTIONS, MemberSettings
 from odradek.client.progress import Progress
 from odradek.client.reading import Reader
 from odradek.client.stored_records import StoredBatch
-from odradek.commands.connecting import add_connection_arguments, options_of, settings_of
 from odradek.commands.decoding import DECODE_HELP, FORMS, Decoders
 from odradek.commands.group_reading import GroupReading, tell_nothing, tell_skipped
-from odradek.commands.output import quantity
+from odradek.commands.output import LINES, add_form_arguments, quantity
 from odradek.commands.reading_range import Place, Range, parse_range
 from odradek.commands.record_format import FORMAT_HELP, RecordFormat
 from odradek.commands.record_json import json_lines
 from odradek.commands.record_printer import Lines, RecordPrinter, Test
-from odradek.commands.selecting import matching, parse_partition, parse_whole
+from odradek.commands.selecting import matching, no_such, parse_partition, parse_whole
 from odradek.wire.record_layout import Record
 
 ABOUT = """\
@@ -112,11 +112,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     printing = parser.add_argument_group("printing")
     form = printing.add_mutually_exclusive_group()
     form.add_argument("-f", "--format", metavar="FORMAT", help="as said below (default: the value, a line)")
-    form.add_argument(
-        "-J",
-        "--json",
-        action="store_true",
-        help="one object a line, which produce --json takes; also -f json",
+    add_form_arguments(
+        form, LINES, "lines of the format, or one object a line (json and jsonl), which produce --json takes"
     )
     printing.add_argument(
         "-K", "--key-separator", metavar="SEP", help="the key and this before each value; not with -f, --json"
@@ -148,7 +145,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints; returns the exit status."""
     if options.format == "json":
-        options.format, options.json = None, True  # as rpk has it
+        options.format, options.output = None, "json"  # as rpk has it
     count = None if options.count is None else parse_whole(options.count, "--count")
     wanted = _range(options)
     printer = RecordPrinter(
@@ -210,7 +207,7 @@ def _read_as_member(
     known = cluster.partitions_of(names)
     for name in names:
         if name not in known:
-            raise ClientError(f"there is no topic {name}")
+            raise ClientError(no_such("topic", name))
     reading = GroupReading(
         cluster,
         options.group,
@@ -267,12 +264,14 @@ def _names_partition(text: str) -> bool:
 
 def _lines(options: argparse.Namespace) -> Lines:
     is_terminal = sys.stdout.isatty()
-    if (options.key_separator, options.delimiter) != (None, None) and (options.json or options.format):
+    if (options.key_separator, options.delimiter) != (None, None) and (
+        options.output != LINES[0] or options.format
+    ):
         options.usage_error("-K and -D do not go with -f, which says it itself, nor with --json")
     decoders = None
     if options.decode is not None or options.packs:
         decoders = Decoders(options.decode, options.packs)
-    if options.json:
+    if options.output != LINES[0]:
         lines = json_lines if decoders is None else decoders.json_lines
         return _for_terminal(lines) if is_terminal else lines
     return RecordFormat(
@@ -326,7 +325,7 @@ def _grep(text: str) -> Test:
         search: Any = re2.compile(text[1:-1].encode("utf-8", "surrogateescape"), options).search
     except re2.error as error:
         why = error.args[0].decode() if isinstance(error.args[0], bytes) else error
-        raise ClientError(f"the pattern {text} is no regular expression: {why}") from None
+        raise ClientError(f"the pattern {text} is not a regular expression: {why}") from None
     return lambda record: any(search(content) is not None for content in _contents(record))
 
 
@@ -351,7 +350,7 @@ def _partitions(cluster: Cluster, options: argparse.Namespace) -> list[TopicPart
         numbers = cluster.partitions_of(names)
         for name in names:
             if name not in numbers:
-                raise ClientError(f"there is no topic {name}")
+                raise ClientError(no_such("topic", name))
             wanted = [parse_partition(text)[1]] if named else range(numbers[name]) if only is None else [only]
             if wanted and wanted[-1] >= numbers[name]:
                 raise ClientError(
@@ -367,7 +366,7 @@ def _names(cluster: Cluster, pattern: str) -> list[str]:
     topics, _ = describe_topics(cluster)
     names = matching((topic.name for topic in topics if not topic.is_internal), [pattern])
     if not names:
-        raise ClientError(f"there is no topic {pattern}")
+        raise ClientError(no_such("topic", pattern))
     return names
 
 

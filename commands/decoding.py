@@ -160,7 +160,7 @@ def _json(content: bytes) -> Decoded | None:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _plain_text(content: bytes) -> Decoded | None:

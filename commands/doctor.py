@@ -2,8 +2,8 @@
 
 import argparse
 
+from odradek.client.connecting import add_connection_arguments, client_settings
 from odradek.client.diagnosis import Finding, diagnose, may_continue
-from odradek.commands.connecting import add_connection_arguments, client_settings
 from odradek.commands.output import Column, Output, add_output_arguments
 
 ABOUT = """\
@@ -76,7 +76,7 @@ def _tell(output: Output, finding: Finding) -> None:
 
 def _verdict(findings: list[Finding]) -> str:
     first = next(one for one in findings if not one.is_well)
-    return f"The first step that fails is {first.step}: {first.fault}. Remedy: {first.remedy}."
+    return f"No client works: {first.step} is the first step that fails."
 
 
 def _row(finding: Finding) -> dict[str, object]:

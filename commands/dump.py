@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from odradek.commands.output import output_failed
+from odradek.commands.output import LINES, add_form_arguments, output_failed
 
 ABOUT = """\
 Show what files of a broker hold, without a broker: segments (.log), indexes, producer
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--include-empty", action="store_true", help="show the empty partitions of a data directory, too"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    add_form_arguments(parser, LINES, "lines for people, or one JSON object a line (json and jsonl)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -36,8 +36,9 @@ def run(options: argparse.Namespace) -> int:
         return dump(
             options.paths,
             records=options.records,
-            as_json=options.json,
+            as_json=options.output != LINES[0],
             out=sys.stdout,
+            err=sys.stderr,
             include_empty=options.include_empty,
         )
     except OSError as error:

@@ -29,6 +29,7 @@ from odradek.client.admin.topics import describe_topics
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster, TopicPartition, coordinator_of
 from odradek.commands.asking import failed
+from odradek.commands.confirming import confirm
 from odradek.commands.output import Column, Output, quantity
 from odradek.commands.reading_range import Place, parse_range
 from odradek.commands.selecting import is_pattern, matching, named, named_and_missing, parse_partition
@@ -118,7 +119,7 @@ def _offsets_at_rest(cluster: Cluster, group: str, topics: Sequence[str] | None)
     found = [one for one in list_groups(cluster) if one.group == group]
     if not found:
         if topics is None:
-            raise ClientError(f"there is no group {group}; with --topics it would be made")
+            raise ClientError(f"group {group} does not exist; with --topics it would be made")
         return False, {}
     for described in _described(cluster, found):
         if described.members:
@@ -215,6 +216,14 @@ def delete(cluster: Cluster, options: argparse.Namespace, output: Output) -> int
     refused += [Refused(one.group, _active(one)) for one in described if one.members]
     kept = {one.name for one in refused}
     unused = [one for one in listed if one.group not in kept]
+    confirm(
+        options,
+        options.groups,
+        [one.group for one in unused],
+        "delete",
+        "group with its commits",
+        "groups with their commits",
+    )
     if options.dry_run:
         kept.update(one.group for one in unused)
     else:
@@ -239,6 +248,8 @@ def forget(cluster: Cluster, options: argparse.Namespace, output: Output) -> int
     is_share = listed[0].type == "share"
     if is_share:
         _refuse_single_partitions(group, committed, chosen)
+    topics = sorted({topic for topic, _ in chosen})
+    confirm(options, options.topics, topics, f"delete what {group} has committed for", "topic", "topics")
     if not options.dry_run and not refused:
         if is_share:
             refused += delete_share_offsets(cluster, group, {topic for topic, _ in chosen})

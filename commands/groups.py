@@ -21,6 +21,7 @@ from odradek.client.cluster import Cluster, TopicPartition
 from odradek.client.progress import duration
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.asking import failed
+from odradek.commands.confirming import add_yes
 from odradek.commands.group_changes import delete, existing_groups, forget, named_groups, seek
 from odradek.commands.output import Column, Output, quantity
 from odradek.commands.selecting import matching, parse_seconds, parse_whole
@@ -45,7 +46,7 @@ examples:
   odradek groups seek billing --to -1h --topics orders payments:0
   odradek groups seek billing --to +1 --topics orders:3
                                           past a record that cannot be handled
-  odradek groups delete 'test-*' --dry-run
+  odradek groups delete 'test-*'          shows them, and asks; in a script: --yes
   odradek groups delete-offsets billing old-topic
   odradek groups seek parcels --to start  a share group gets all records again
 
@@ -106,10 +107,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one = add_action(actions, "delete", "delete groups without members, with their commits", delete)
     one.add_argument("groups", nargs="+", metavar="GROUP")
     add_dry_run(one)
+    add_yes(one)
     one = add_action(actions, "delete-offsets", "delete the commits of a group for some topics", forget)
     one.add_argument("group", metavar="GROUP")
     one.add_argument("topics", nargs="+", metavar="TOPIC[:PARTITION]")
     add_dry_run(one)
+    add_yes(one)
 
 
 run = act_on_cluster

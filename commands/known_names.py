@@ -18,9 +18,9 @@ from odradek.client.admin.asking import all_brokers
 from odradek.client.admin.topics import describe_topics
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
+from odradek.client.connecting import add_connection_arguments, client_settings
 from odradek.client.profiles import config_path, read_profiles
 from odradek.commands.command import joined
-from odradek.commands.connecting import add_connection_arguments, client_settings
 from odradek.wire.messages.list_groups import ListGroupsRequest
 
 SECONDS_MAX = 1.0

@@ -120,7 +120,7 @@ class _Writer:
         self._sent += 1
 
     def wait(self, until: float) -> None:
-        """Takes answers that come before that time."""
+        """Takes responses that come before that time."""
         while (left_s := until - time.perf_counter()) > 0:
             waiting = {one: queue[0][0] for one, queue in self._under_way.items() if queue}
             if not waiting:
@@ -129,14 +129,14 @@ class _Writer:
                 self._receive(connection)
 
     def collect(self) -> bool:
-        """Takes an answer that has come; whether one is missing still."""
+        """Takes a response that has come; whether one is missing still."""
         waiting = {one: queue[0][0] for one, queue in self._under_way.items() if queue}
         for connection in answered(waiting, 0.0, in_time=True):
             self._receive(connection)
         return any(self._under_way.values())
 
     def finish(self) -> None:
-        """Takes all answers."""
+        """Takes all responses."""
         for connection, queue in self._under_way.items():
             while queue:
                 self._receive(connection)
@@ -155,15 +155,15 @@ class _Writer:
 
     def _receive(self, connection: Connection) -> None:
         pending, due, count = self._under_way[connection].popleft()
-        answer = connection.receive(pending).responses[0].partition_responses[0]
-        code = error_of(answer.error_code)
+        response = connection.receive(pending).responses[0].partition_responses[0]
+        code = error_of(response.error_code)
         if code != ErrorCode.NONE:
-            doing = f"writing to topic {self._topic}, partition {answer.index}"
-            raise refusal(doing, code, answer.error_message)
+            doing = f"writing to topic {self._topic}, partition {response.index}"
+            raise refusal(doing, code, response.error_message)
         self._result.latencies.add(time.perf_counter() - due)
         self._result.records += count
         self._result.size_bytes += count * self._plan.size_bytes
-        self.offset = answer.base_offset + count
+        self.offset = response.base_offset + count
 
 
 def measure_produce(
@@ -272,7 +272,7 @@ def measure_roundtrip(clusters: Sequence[Cluster], topic: str, plan: Plan, progr
 
 
 def _read_back(reader: Reader, writer: _Writer, until: float) -> float:
-    """When what was sent has been read. Its offset is known with the answer, which may come later."""
+    """When what was sent has been read. Its offset is known with the response, which may come later."""
     arrived: list[tuple[int, float]] = []
     while time.perf_counter() < until:
         for fetched in reader.poll(POLL_S if not arrived else 0.0):

@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
 FORMS = ("table", "json", "jsonl", "tsv")
+LINES = ("text", "json", "jsonl")
+"""Forms of commands that print while they find: both of JSON are an object a line, as their list may have no
+end."""
 COLUMN_LEAST = 12
 """Least width of a column of texts where the table is wider than the terminal; others are cut before it."""
 Row = Mapping[str, Any]
@@ -31,19 +34,27 @@ class Column(NamedTuple):
     """Numbers stand at the right."""
     text: Callable[[Any], str] | None = None
     """How a value is shown to a person; None values are shown as "-"."""
+    whole: bool = False
+    """Never cut, as a part of it names something else; so is the first column."""
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """`--output` and `--color`."""
     group = parser.add_argument_group("output")
-    group.add_argument(
-        "--output", choices=FORMS, default="table", help="a table for people, or a form for programs"
-    )
+    add_form_arguments(group, FORMS, "a table for people, or a form for programs")
     group.add_argument(
         "--color",
         choices=("auto", "always", "never"),
         default="auto",
         help="colours (default: if a terminal)",
+    )
+
+
+def add_form_arguments(group: Any, forms: Sequence[str], about: str) -> None:
+    """`--output FORM` with one of these forms, of which the first is the default; and `-J`, which is JSON."""
+    group.add_argument("--output", choices=forms, default=forms[0], help=about)
+    group.add_argument(
+        "-J", "--json", dest="output", action="store_const", const="json", help="the same as --output json"
     )
 
 
@@ -131,7 +142,8 @@ class Output:
                 padded(cut(cell, width), width, column.right)
                 for cell, width, column in zip(cells, widths, columns, strict=True)
             ).rstrip()
-            line = line if self.width is None else cut(line, self.width)
+            whole = sum(widths[: _whole_count(columns)]) + 2 * (_whole_count(columns) - 1)
+            line = line if self.width is None else cut(line, max(self.width, whole + 1))
             self._write(self.styled(line, "2") if number == 0 else line)
 
 
@@ -230,10 +242,12 @@ def _fitting(text: str, width: int) -> int:
 
 def fitted(widths: Sequence[int], headings: Sequence[str], columns: Sequence[Column], most: int) -> list[int]:
     """Widths of columns that fit `most`, if that is possible: the widest texts are made narrower. Numbers are
-    not, as a part of one is another number."""
+    not, as a part of one is another number, nor what names a row."""
     from bisect import bisect_right
 
     least = [max(COLUMN_LEAST, display_width(heading)) for heading in headings]
+    for number in range(_whole_count(columns)):
+        least[number] = widths[number]
 
     def at(level: int) -> list[int]:
         """With texts as wide as `level` at most, or as their least."""
@@ -244,6 +258,11 @@ def fitted(widths: Sequence[int], headings: Sequence[str], columns: Sequence[Col
 
     room = most - 2 * (len(columns) - 1)
     return at(bisect_right(range(max(widths) + 1), room, key=lambda level: sum(at(level))) - 1)
+
+
+def _whole_count(columns: Sequence[Column]) -> int:
+    """Columns at the left that name a row."""
+    return next((at for at, column in enumerate(columns) if at > 0 and not column.whole), len(columns))
 
 
 def wrapped(text: str, width: int, hanging: int = 0) -> list[str]:

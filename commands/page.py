@@ -16,15 +16,21 @@ page of its own: [spark.md](spark.md).
 
 Commands that ask brokers are tested with Odradek and with Apache Kafka 4.3.1. They share these rules:
 
-- Brokers and logins come, each ruling over the one before, from a profile of the configuration file, from
+- Brokers and logins come, each overriding the one before, from a profile of the configuration file, from
   `ODRADEK_BOOTSTRAP_SERVERS` and `ODRADEK_SASL_PASSWORD`, from the file of `--command-config` (as Kafka's
   tools take it), from `-X`, from `-b`. The configuration file is `$XDG_CONFIG_HOME/odradek/config.toml`, else
   `~/.config/odradek/config.toml`; `ODRADEK_CONFIG` names another one. `--profile` or `ODRADEK_PROFILE`
   chooses the profile.
 - Names of properties are those of Java's clients or of librdkafka. A password is never an argument; a person
   at a terminal is asked for the one that `sasl.username` lacks.
-- `--output json` is one list, `jsonl` an object a line, `tsv` has the keys in its first line. Keys are in
-  snake_case, with the unit in the name. What a table does not show for want of room is in all of these.
+- A broker without a port is at 9092. After a second without one, a line on stderr says what is waited for; a
+  host name without an address ends at once.
+- Options may stand between names. An unknown command, action, option or property is an error, with the name
+  that was meant if one is near. A command without its action shows its help.
+- `--output json`, which is also `-J` and `--json`, is one list, `jsonl` an object a line, `tsv` has the keys
+  in its first line. Commands that print while they find (`consume`, `check`, `dump`) have an object a line in
+  both forms of JSON; `produce -J` reads such lines. Keys are in snake_case, with the unit in the name. What a
+  table does not show for want of room is in all of these.
 - Exit status: 0 done, 1 could not (a sentence on stderr; the rest was done), 2 wrong usage, 130 interrupted,
   143 ended by SIGTERM, which is handled as Ctrl-C is. A closed pipe is 0.
 - Colours are for terminals; `NO_COLOR`, `FORCE_COLOR` and `--color` change that.

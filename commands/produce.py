@@ -12,11 +12,11 @@ from typing import BinaryIO
 from odradek.client.admin.topics import await_topic, create_topic
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster, UnknownTopic
+from odradek.client.connecting import add_connection_arguments, cluster_of
 from odradek.client.gathering import BATCH_BYTES, Gatherer
 from odradek.client.partitioning import PARTITIONERS, Partitioner
 from odradek.client.producing import ACKS_ALL, ACKS_LEADER, Producer
 from odradek.client.progress import Progress
-from odradek.commands.connecting import add_connection_arguments, cluster_of
 from odradek.commands.output import quantity, terminal
 from odradek.commands.record_format import unescaped
 from odradek.commands.record_json import ReadRecord, read_record
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     records = parser.add_argument_group("records")
     records.add_argument("-l", "--file", metavar="FILE", help="read this instead of stdin")
     records.add_argument(
-        "--json", action="store_true", help="each line is an object as consume --json prints"
+        "-J", "--json", action="store_true", help="each line is an object as consume --json prints"
     )
     records.add_argument("-k", "--key", metavar="KEY", help="the key of all records")
     records.add_argument(
@@ -140,10 +140,15 @@ def run(options: argparse.Namespace) -> int:
             writer = _Writer(producer, targets, options, progress.update)
             try:
                 _write_all(source, lines, writer, _Pace(rate))
+            except _Stopped:
+                raise
+            except ClientError as error:
+                raise writer.given_up(error) from None
             finally:
                 progress.clear()
         if sys.stderr.isatty() and not options.quiet:
-            topics = ", ".join(sorted(writer.topics)[:NAMES_SHOWN]) or "no topic"
+            named = sorted(writer.topics) or [options.topic or "any topic"]
+            topics = ", ".join(named[:NAMES_SHOWN])
             print(f"odradek: {quantity(writer.written, 'record')} to {topics}", file=sys.stderr)
     return 0
 
@@ -299,12 +304,16 @@ class _Targets:
         counts = self.cluster.partitions_of([topic])
         if not counts.get(topic) and not self._creates:
             raise UnknownTopic(
-                f"there is no topic {topic}: make it with odradek topics create, or with --create here"
+                f"topic {topic} does not exist: make it with odradek topics create, or with --create here"
             )
         if not counts.get(topic):
             create_topic(self.cluster, topic, -1, {})
             return await_topic(self.cluster, topic)
         return counts[topic]
+
+
+class _Stopped(ClientError):
+    """A line that is wrong; the sentence says what is written."""
 
 
 class _Writer:
@@ -349,9 +358,16 @@ class _Writer:
     def stopped(self, sentence: str) -> ClientError:
         """The failure of a line; what stands before it is written, if that is not for a transaction."""
         if self._is_transaction:
-            return ClientError(f"{sentence}; nothing is written")
+            return _Stopped(f"{sentence}; nothing is written")
         self.flush()
-        return ClientError(f"{sentence}; {quantity(self.written, 'record')} before it written")
+        return _Stopped(f"{sentence}; {quantity(self.written, 'record')} before it written")
+
+    def given_up(self, error: ClientError) -> ClientError:
+        """A failure of the brokers, with what they have before it; of records under way nothing is known."""
+        if self._is_transaction:
+            return ClientError(f"{error}; nothing is written", error.code)
+        written = quantity(self._producer.written_count, "record")
+        return ClientError(f"{error}; {written} of {self.written:,} are written for certain", error.code)
 
     def flush(self) -> None:
         """Returns when the brokers have all records; in a transaction it waits for its end."""

@@ -13,8 +13,8 @@ from odradek.client.admin.transactions import (
 )
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster, TopicPartition
+from odradek.client.connecting import add_connection_arguments, cluster_of
 from odradek.commands.asking import failed
-from odradek.commands.connecting import add_connection_arguments, cluster_of
 from odradek.commands.output import Column, Output, add_output_arguments, time_text
 from odradek.commands.selecting import named, parse_partition
 
@@ -75,7 +75,7 @@ def leaders_named(cluster: Cluster, texts: Sequence[str] | None) -> dict[TopicPa
         return leaders
     single = {parse_partition(text) for text in texts if ":" in text}
     for topic, partition in single.difference(leaders):
-        raise ClientError(f"there is no partition {topic}:{partition}")
+        raise ClientError(f"partition {topic}:{partition} does not exist")
     # An internal topic is meant only by its own name.
     names = {topic.name for topic in topics if not topic.is_internal or topic.name in texts}
     patterns = [text for text in texts if ":" not in text]

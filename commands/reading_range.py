@@ -53,7 +53,7 @@ class Range(NamedTuple):
         if not partitions:
             return {}
         firsts = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
-        # Records may be deleted between the two answers.
+        # Records may be deleted between the two responses.
         lasts = {
             key: max(firsts[key], last)
             for key, last in cluster.list_offsets(

@@ -205,7 +205,7 @@ def visible(content: bytes) -> bytes:
 
 def _escape(letter: str) -> bytes:
     if letter not in _ESCAPES:
-        raise ClientError(f"\\{letter} is no escape: there are \\n, \\t, \\r, \\0, \\\\ and \\xNN")
+        raise ClientError(f"\\{letter} is not an escape: there are \\n, \\t, \\r, \\0, \\\\ and \\xNN")
     return _ESCAPES[letter]
 
 

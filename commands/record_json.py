@@ -106,7 +106,7 @@ def read_record(line: bytes) -> ReadRecord:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ClientError(f"is no JSON: {error}") from None
+        raise ClientError(f"is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise ClientError("is JSON, but no object")
     if "control" in found:
@@ -119,7 +119,7 @@ def read_record(line: bytes) -> ReadRecord:
         raise ClientError('has neither "value" nor "value_base64"; a tombstone has "value": null')
     topic = found.get("topic")
     if topic is not None and not isinstance(topic, str):
-        raise ClientError('has a "topic" that is no text')
+        raise ClientError('has a "topic" that is not text')
     return ReadRecord(
         topic,
         _number(found, "partition", PARTITIONS),
@@ -135,7 +135,7 @@ def _number(found: Mapping[str, Any], name: str, bounds: range) -> int | None:
     if number is None:
         return None
     if type(number) is not int or number not in bounds:
-        raise ClientError(f'has a "{name}" that is no whole number from {bounds[0]} to {bounds[-1]}')
+        raise ClientError(f'has a "{name}" that is not a whole number from {bounds[0]} to {bounds[-1]}')
     return number
 
 
@@ -153,7 +153,9 @@ def _content(found: Mapping[str, Any], name: str) -> bytes | None:
         return None if text is None else text.encode()
     except ValueError:  # binascii.Error, UnicodeEncodeError
         what = (
-            f'"{name}_base64" that is no base64' if coded is not None else f'"{name}" that is no Unicode text'
+            f'"{name}_base64" that is not base64'
+            if coded is not None
+            else f'"{name}" that is not Unicode text'
         )
         raise ClientError(f"has a {what}") from None
 
@@ -162,7 +164,7 @@ def _headers(found: Any) -> list[tuple[str, bytes | None]]:
     if found is None:
         return []
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise ClientError('has "headers" that are no list of {"key": ..., "value": ...}')
+        raise ClientError('has "headers" that are not a list of {"key": ..., "value": ...}')
     headers = []
     for one in found:
         name = _content(one, "key")

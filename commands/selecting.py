@@ -20,7 +20,7 @@ def matching(names: Iterable[str], patterns: Collection[str]) -> list[str]:
 
 
 def named(names: Collection[str], patterns: Collection[str], what: str) -> list[str]:
-    """Names as from `matching`; ClientError for a pattern that names none: "there is no WHAT PATTERN"."""
+    """Names as from `matching`; ClientError for a pattern that names none."""
     found, missing = named_and_missing(names, patterns, what)
     for one in missing:
         raise one.error
@@ -30,13 +30,18 @@ def named(names: Collection[str], patterns: Collection[str], what: str) -> list[
 def named_and_missing(
     names: Collection[str], patterns: Collection[str], what: str
 ) -> tuple[list[str], list[Refused]]:
-    """Names as from `matching`, and a refusal of each pattern that names none: "there is no WHAT PATTERN"."""
+    """Names as from `matching`, and a refusal of each pattern that names none."""
     missing = [
-        Refused(pattern, ClientError(f"there is no {what} {pattern}"))
+        Refused(pattern, ClientError(no_such(what, pattern)))
         for pattern in dict.fromkeys(patterns)
         if not matching(names, [pattern])
     ]
     return matching(names, patterns) if patterns else [], missing
+
+
+def no_such(what: str, pattern: str) -> str:
+    """The sentence for a name or a pattern that names nothing; `what` is as in "topic"."""
+    return f"no {what} matches {pattern}" if is_pattern(pattern) else f"{what} {pattern} does not exist"
 
 
 def is_pattern(text: str) -> bool:
@@ -53,7 +58,7 @@ def _test_of(pattern: str) -> Callable[[str], object]:
         try:
             return re.compile(pattern[1:-1]).search
         except re.error as error:
-            raise ClientError(f"the pattern {pattern} is no regular expression: {error}") from None
+            raise ClientError(f"the pattern {pattern} is not a regular expression: {error}") from None
     return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL).fullmatch
 
 

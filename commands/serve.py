@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ABOUT = """\
 Start a broker. It prints one line when it is ready and stops cleanly at Ctrl-C or
-SIGTERM. Options come, each ruling over the one before, from defaults, from the file,
+SIGTERM. Options come, each overriding the one before, from defaults, from the file,
 from KAFKA_* environment variables (KAFKA_LOG_RETENTION_MS is log.retention.ms), and from
 the options below. All names are Kafka's; docs/configuration.md lists what each does here."""
 
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--release-version",
         metavar="VERSION",
-        help="begin a new data directory with the feature levels of a release of Kafka, such as 4.0",
+        help="give a new data directory the feature levels of a release of Kafka, such as 4.0",
     )
     parser.add_argument(
         "--feature",
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="features",
         metavar="NAME=LEVEL",
-        help="begin a new data directory with this level; may be given many times",
+        help="give a new data directory this level of a feature; may be given many times",
     )
     parser.add_argument(
         "--log-level",

@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-from odradek.commands.layout import Layout
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command line after `odradek spark`; returns the exit status."""
     from odradek.spark.cli import main
 
-    return main(arguments, layout=Layout)
+    return main(arguments)

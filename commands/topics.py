@@ -10,10 +10,11 @@ from odradek.client.admin import topics as admin
 from odradek.client.admin.asking import Outcome, Refused
 from odradek.client.admin.lag import first_times, offset_bounds
 from odradek.client.admin.topics import TopicDescription
-from odradek.client.client_error import ClientError
+from odradek.client.client_error import ClientError, Unreachable
 from odradek.client.cluster import NEWEST, Cluster, TopicPartition
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.asking import failed
+from odradek.commands.confirming import add_yes, confirm
 from odradek.commands.output import Column, Output, quantity, size_text, time_text
 from odradek.commands.selecting import (
     is_pattern,
@@ -40,7 +41,7 @@ examples:
   odradek topics add-partitions orders 12
   odradek topics offsets orders --at 2026-11-27T09:00
   odradek topics trim orders --before -7d --dry-run
-  odradek topics delete 'test-*' --dry-run
+  odradek topics delete 'test-*'          shows them, and asks; in a script: --yes
 
 keys of list: topic partitions replicas internal; with --sizes records size_bytes, too.
 keys of describe: topic partition leader leader_epoch replicas in_sync offline start_offset
@@ -84,11 +85,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("-p", "--partitions", default="-1", metavar="N", help="default: as the brokers are set")
     one.add_argument("-r", "--replicas", default="-1", metavar="N", help="default: as the brokers are set")
     _add_configs(one)
-    one.add_argument("--if-not-exists", action="store_true", help="a topic that is there is no failure")
+    one.add_argument("--if-not-exists", action="store_true", help="a topic that exists is not a failure")
     add_dry_run(one)
     one = add_action(actions, "delete", "delete topics with all their records", _delete)
     one.add_argument("topics", nargs="+", metavar="TOPIC")
     add_dry_run(one)
+    add_yes(one)
     one = add_action(actions, "add-partitions", "give a topic more partitions", _add_partitions)
     one.add_argument("topic", metavar="TOPIC")
     one.add_argument("partitions", metavar="N", help="how many it has then")
@@ -99,6 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--before", required=True, metavar="WHERE", help="an offset, 'end', or a time as -7d or in ISO 8601"
     )
     add_dry_run(one)
+    add_yes(one)
     one = add_action(actions, "offsets", "first and last offsets, or those of a time", _offsets)
     one.add_argument("topics", nargs="+", metavar="TOPIC[:PARTITION]")
     one.add_argument("--at", metavar="TIME", help="the first record of this time or later: -1h, or ISO 8601")
@@ -273,7 +276,9 @@ def _create(cluster: Cluster, options: argparse.Namespace, output: Output) -> in
                 only_validate=options.dry_run,
             )
             if not is_new and not options.if_not_exists:
-                raise ClientError(f"topic {name} is there already")
+                raise ClientError(f"topic {name} already exists")
+        except Unreachable:
+            raise
         except ClientError as error:
             print(f"odradek: {error}", file=sys.stderr)
             status = 1
@@ -286,6 +291,14 @@ def _create(cluster: Cluster, options: argparse.Namespace, output: Output) -> in
 def _delete(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     found, missing = _existing(cluster, options.topics)
     names = [topic.name for topic in found]
+    confirm(
+        options,
+        options.topics,
+        names,
+        "delete",
+        "topic with all its records",
+        "topics with all their records",
+    )
     refused = [] if options.dry_run or not names else admin.delete_topics(cluster, names)
     kept = {one.name for one in refused} | (set(names) if options.dry_run else set())
     rows = [{"topic": name, "deleted": name not in kept} for name in names]
@@ -316,6 +329,8 @@ def _trim(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     before = _trim_offsets(cluster, options.before, bounds)
     starts: dict[TopicPartition, int] = {}
     refused: Outcome = []
+    whole = sorted({topic for topic, _ in before})
+    confirm(options, options.topics, whole, "delete records of", "topic", "topics")
     if before and not options.dry_run:
         starts, refused = admin.delete_records(cluster, before)
     rows = [
@@ -373,7 +388,7 @@ def _existing(cluster: Cluster, patterns: Sequence[str]) -> tuple[list[TopicDesc
 def _missing(one: Refused) -> Refused:
     if one.error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return one
-    return Refused(one.name, ClientError(f"there is no topic {one.name}"))
+    return Refused(one.name, ClientError(f"topic {one.name} does not exist"))
 
 
 def _partitions(cluster: Cluster, texts: Sequence[str]) -> tuple[list[TopicPartition], Outcome]:

@@ -4,14 +4,13 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from odradek.client.admin.users import Credential, describe_users, put_user, remove_user
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
+from odradek.client.connecting import add_connection_arguments, cluster_of
 from odradek.commands.actions import add_dry_run, new_actions
-from odradek.commands.connecting import add_connection_arguments, cluster_of
-from odradek.commands.layout import Layout
 from odradek.commands.output import Column, Output, add_output_arguments
 from odradek.config.config_error import ConfigError
 from odradek.config.first_users import FirstUser, checked_user
@@ -55,16 +54,13 @@ class _Place(Protocol):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The actions and their options."""
-    layout: Any = Layout
     actions = new_actions(parser)
     for name, about, act in (
         ("add", "make a user, or give it another password", _add),
         ("remove", "remove one", _remove),
         ("list", "show all", _list),
     ):
-        action = actions.add_parser(
-            name, help=about, description=about, formatter_class=layout, allow_abbrev=False
-        )
+        action = actions.add_parser(name, help=about, description=about)
         action.set_defaults(act=act)
         if name != "list":
             action.add_argument("name", metavar="NAME", help="name of the user")
@@ -148,7 +144,7 @@ def _remove(place: _Place, options: argparse.Namespace, output: Output) -> int:
     wanted = [one for one in place.listed() if (one.user, one.mechanism) == (options.name, options.mechanism)]
     if not wanted:
         raise ClientError(
-            f"there is no user {options.name!r} with {options.mechanism}", ErrorCode.RESOURCE_NOT_FOUND
+            f"user {options.name!r} with {options.mechanism} does not exist", ErrorCode.RESOURCE_NOT_FOUND
         )
     if not options.dry_run:
         place.remove(wanted[0])

@@ -26,6 +26,7 @@ from odradek.config.listeners import (
     is_name,
     protocol_map,
 )
+from odradek.config.near_names import nearest
 from odradek.config.option import Option
 from odradek.config.options import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerLayers, BrokerOptions
 from odradek.config.properties import parse_properties
@@ -425,8 +426,8 @@ class _Sources:
         return name in self._known or options.option_of_listener(name) is not None
 
     def _unknown(self, name: str, origin: str) -> str:
-        nearest = options.nearest(name, self._known)
-        hint = f" Did you mean {nearest}?" if nearest else ""
+        near = nearest(name, self._known)
+        hint = f" Did you mean {near}?" if near else ""
         return f"There is no option {name!r} (given by {origin}).{hint}"
 
     def _put_or_warn(self, name: str, text: str, origin: str) -> None:

@@ -45,7 +45,7 @@ def changed(
 
 def _changed_list(option: Option | None, name: str, kind: int, current: str | None, value: str) -> str:
     if option is None or option.kind != LIST:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Can't {_NAMES[kind]} {name}: it is no list.")
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Can't {_NAMES[kind]} {name}: it is not a list.")
     if current is None:
         current = option.default or ""
     items = [item for item in current.split(",") if item]

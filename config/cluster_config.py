@@ -113,7 +113,7 @@ def cluster_config(
     voters = _voters(values[VOTERS])
     if node_id in voters:
         raise ConfigError(
-            f"{VOTERS} has node.id={node_id}, but process.roles=broker is no controller: "
+            f"{VOTERS} has node.id={node_id}, but process.roles=broker is not a controller: "
             "give this node another number."
         )
     name, protocol = _controller_listener(values, opened, protocols)
@@ -187,7 +187,7 @@ def _controller_listener(
         if listener.name in names:
             raise ConfigError(
                 f"listeners has {listener.name}, which is a listener of controllers ({_LISTENER_NAMES}), and "
-                "process.roles=broker is no controller: remove it from listeners."
+                "process.roles=broker is not a controller: remove it from listeners."
             )
     for name in names:
         if name not in protocols:

@@ -122,7 +122,7 @@ class _Reader:
 
     def word(self, expected: str) -> str:
         if self._next is None or not self._next.is_word:
-            raise self.error(f"is no JAAS configuration: {expected} is missing")
+            raise self.error(f"is not a JAAS configuration: {expected} is missing")
         text = self._next.text
         self._advance()
         return text
@@ -136,7 +136,7 @@ class _Reader:
 
     def symbol(self, symbol: str) -> None:
         if not self.skip(symbol):
-            raise self.error(f"is no JAAS configuration: {symbol!r} is missing")
+            raise self.error(f"is not a JAAS configuration: {symbol!r} is missing")
 
     def _advance(self) -> None:
         assert self._next is not None

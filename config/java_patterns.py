@@ -73,7 +73,7 @@ def _as_python(pattern: str) -> str:
                 raise ValueError(f"{pattern[index : index + 2]} is not built")
             character = pattern[index : index + 2]
             if is_in_set and character == "\\b":
-                raise ValueError("\\b is no character")
+                raise ValueError("\\b is not a character")
             written.append(character)
         elif is_in_set:
             if character == "[" or pattern.startswith("&&", index):

@@ -50,7 +50,7 @@ class KerberosName(NamedTuple):
         if match is not None:
             return cls(match[1], match[2], match[3])
         if "@" in text:
-            raise ValueError(f"{text!r} is no principal of the form primary/host@REALM")
+            raise ValueError(f"{text!r} is not a principal of the form primary/host@REALM")
         return cls(text, None, None)
 
 
@@ -136,7 +136,7 @@ def _format(text: str, count: int) -> Iterable[str | int]:
 
 def _checked(name: str) -> str:
     if "/" in name or "@" in name:
-        raise NoLocalName(f"the rules of {OPTION} make {name!r}, which is no name of a user")
+        raise NoLocalName(f"the rules of {OPTION} make {name!r}, which is not a name of a user")
     return name
 
 

@@ -21,11 +21,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from odradek.config.config_error import ConfigError
+from odradek.config.near_names import nearest
 from odradek.config.options import (
+    BROKER_OPTIONS,
     BrokerLayers,
     BrokerOptions,
     ListenerParts,
-    nearest,
     option_of_listener,
     parts_of_listener,
 )
@@ -211,5 +212,5 @@ def _mechanisms(security: ListenerSecurity) -> tuple[str, ...]:
 
 
 def _hint(parts: ListenerParts | None) -> str:
-    near = None if parts is None else nearest(parts.option)
+    near = None if parts is None else nearest(parts.option, BROKER_OPTIONS)
     return "" if near is None or parts is None else f" Did you mean listener.name.{parts.listener}.{near}?"

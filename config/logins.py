@@ -50,7 +50,7 @@ def read_contexts(values: Mapping[str, Any]) -> Contexts:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(f"{JAAS_PATH}: {path} cannot be read: {reason}.") from None
     return parse_file(text, path)
 

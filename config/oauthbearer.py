@@ -157,7 +157,7 @@ def _checked_url(url: str, listener: str) -> str:
         parts = urlsplit(url)
         host = "" if parts.username or parts.password else parts.hostname or ""
     except ValueError:
-        raise ConfigError(f"{_JWKS_URL} of listener {listener} is no address.") from None
+        raise ConfigError(f"{_JWKS_URL} of listener {listener} is not an address.") from None
     is_file = parts.scheme == "file" and not parts.netloc.removeprefix("localhost") and parts.path
     if is_file or (parts.scheme == "https" and host) or (parts.scheme == "http" and _is_loopback(host)):
         return url
@@ -183,10 +183,10 @@ def _unsigned(security: ListenerSecurity, options: Mapping[str, Secret]) -> Unsi
     skew = option("AllowableClockSkewMs") or "0"
     if not skew.isdecimal() or not skew.isascii():
         raise ConfigError(
-            f"unsecuredValidatorAllowableClockSkewMs of listener {security.name} is no number of ms."
+            f"unsecuredValidatorAllowableClockSkewMs of listener {security.name} is not a number of ms."
         )
     if not all(_SCOPE_ITEM.fullmatch(one) for one in scope):
-        raise ConfigError(f"unsecuredValidatorRequiredScope of listener {security.name} is no scope.")
+        raise ConfigError(f"unsecuredValidatorRequiredScope of listener {security.name} is not a scope.")
     return UnsignedTokens(
         option("PrincipalClaimName") or "sub", option("ScopeClaimName") or "scope", scope, int(skew)
     )

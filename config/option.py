@@ -13,7 +13,7 @@ from typing import Any
 
 from odradek.config.secret import Secret
 
-# Kinds, by their numbers in DescribeConfigs answers (Kafka: DescribeConfigsResponse.ConfigType).
+# Kinds, by their numbers in DescribeConfigs responses (Kafka: DescribeConfigsResponse.ConfigType).
 BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(1, 10)
 KIND_NAMES = {
     BOOLEAN: "boolean",

@@ -60,7 +60,7 @@ def in_cluster(options: Mapping[str, Option]) -> dict[str, Option]:
     return {name: option.in_cluster() for name, option in options.items()}
 
 
-# Sources of a value, by their numbers in DescribeConfigs answers (Kafka:
+# Sources of a value, by their numbers in DescribeConfigs responses (Kafka:
 # DescribeConfigsResponse.ConfigSource).
 FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_START, FROM_DEFAULT = range(1, 6)
 FROM_LOGGER, FROM_CLIENT_METRICS, FROM_GROUP = range(6, 9)
@@ -162,7 +162,7 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(slots=True)
 class ConfigEntry:
-    """One option in a DescribeConfigs answer."""
+    """One option in a DescribeConfigs response."""
 
     name: str
     value: str | None
@@ -174,14 +174,6 @@ class ConfigEntry:
     """The sources of the value with a setting or default, the strongest first."""
     kind: int
     documentation: str
-
-
-def nearest(name: str, options: Mapping[str, Option] = BROKER_OPTIONS) -> str | None:
-    """The known option with the most similar name; None if no name is similar."""
-    from difflib import get_close_matches  # needed only for an unknown option
-
-    found = get_close_matches(name, options, n=1, cutoff=0.75)
-    return found[0] if found else None
 
 
 def without_effect(names: Iterable[str], options: Mapping[str, Option]) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def _text_of(read: Callable[[int], str], source: str) -> str:
     try:
         return read(_PASSWORD_LENGTH_MAX + len("\r\n") + 1)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(f"{source} cannot be read: {reason}.") from None
 
 

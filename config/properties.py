@@ -101,7 +101,7 @@ def _unescape(text: str) -> str:
         if escaped == "u":
             digits = text[position : position + 4]
             if not _HEX.fullmatch(digits):
-                raise ValueError(f"\\u{digits} is no escape: four hexadecimal digits must follow \\u.")
+                raise ValueError(f"\\u{digits} is not an escape: four hexadecimal digits must follow \\u.")
             parts.append(chr(int(digits, 16)))
             position += 4
         else:

@@ -25,7 +25,7 @@ class Client(NamedTuple):
     """Address as tools show it: Java's text of an address begins with a slash."""
     version: int
     """Version of the API."""
-    left_out: Callable[[Collection[str]], Collection[str]] | None = None
+    hidden_names: Callable[[Collection[str]], Collection[str]] | None = None
     """Tells which topics the client may not describe. None for a client that may describe all, and for a
     request that searches for no topics."""
 

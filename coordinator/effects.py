@@ -79,12 +79,12 @@ class Reply(Effect):
 
 @dataclass(slots=True)
 class Asking(Effect):
-    """Ask somebody else, and submit `command` with the answer. Whoever waits for that is refused when the
+    """Ask somebody else, and submit `command` with the response. Whoever waits for that is refused when the
     effect is dropped."""
 
     waits_for_log: ClassVar[bool] = True
     command: Any
-    """Not complete before the answer is there."""
+    """Not complete before the response is there."""
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class MatchTopics(Effect):
     """Valid ones."""
     version: int
     """Version of the view whose topics are searched."""
-    left_out: Callable[[Collection[str]], Collection[str]] | None = None
+    hidden_names: Callable[[Collection[str]], Collection[str]] | None = None
     """Which of the topics are to be left out: those that the member may not describe that has asked."""
 
 

@@ -1,7 +1,7 @@
 """Replies that wait too long for the other replicas of a coordinator's log: they are refused.
 
 The machine keeps what it has decided, and the records stay in the log: they may count later all the same, as
-with any answer that a client did not get. Kafka: `offsets.commit.timeout.ms`, CoordinatorRuntime.
+with any response that a client did not get. Kafka: `offsets.commit.timeout.ms`, CoordinatorRuntime.
 """
 
 from __future__ import annotations

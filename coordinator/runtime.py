@@ -234,7 +234,7 @@ class Runtime(Generic[M]):
         """`partition.machine` has just been loaded and started."""
 
     def _refusal(self, command: Command, code: ErrorCode) -> Any:
-        """The answer to a command for which there is no machine."""
+        """The response to a command for which there is no machine."""
         return command.ticket.refused(code)
 
     # For the server
@@ -299,7 +299,7 @@ class Runtime(Generic[M]):
         return _remembered_partition_for(key, self._partition_count)
 
     def submit(self, key: str, command: Command) -> None:
-        """Carry out a command about `key`. `command.ticket(answer)` is called once: perhaps before this
+        """Carry out a command about `key`. `command.ticket(response)` is called once: perhaps before this
         returns."""
         self._submit_to(self._partitions.get(self.partition_of(key)), command)
 
@@ -351,14 +351,14 @@ class Runtime(Generic[M]):
     def _handle_in_all(self, command: Command) -> list[Any] | None:
         """The reply of every machine to a command that changes nothing; None while one is not ready."""
         now_ms = self._clock_ms()
-        answers = []
+        responses = []
         for partition in self._partitions.values():
             if partition.machine is None:
                 return None
             for effect in partition.machine.handle(command, now_ms):
                 assert isinstance(effect, Reply)
-                answers.append(effect.response)
-        return answers
+                responses.append(effect.response)
+        return responses
 
     # Effects
 

@@ -8,8 +8,9 @@
         broker.restart()    # same port, same data
 
 The port is free and on 127.0.0.1 unless said otherwise; the data directory is a temporary one that goes away
-with the broker unless one is given. Options are Kafka's with underscores for dots. A child ends when its
-parent does, whatever ends that.
+with the broker unless one is given. Options are Kafka's with underscores for dots; groups start without a
+delay (`group_initial_rebalance_delay_ms=3000` is Kafka's default). A child ends when its parent does,
+whatever ends that.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from odradek.embedding.defaults import EMBEDDED_OPTIONS
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
 from odradek.server.process.child_python import child_environment
 from odradek.server.process.main_loop import LIFELINE_VARIABLE, new_event_loop
@@ -89,7 +91,7 @@ class Broker:
         self.data_dir = Path(data_dir)
         """The data directory."""
         named = {name.replace("_", "."): value for name, value in keywords.items()}
-        settings = {**(options or {}), **named}
+        settings = {**EMBEDDED_OPTIONS, **(options or {}), **named}
         self._form: _Form = (
             _Child(host, self.data_dir, settings)
             if process

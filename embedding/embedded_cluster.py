@@ -33,6 +33,7 @@ from typing import Any, Literal, Self
 from odradek.embedding.apache_kafka import CONTROLLER_JVM, KafkaPrograms, find_kafka
 from odradek.embedding.cluster_files import HOST, ClusterFiles
 from odradek.embedding.cluster_processes import ChildProcess, wait_until_ready
+from odradek.embedding.defaults import EMBEDDED_OPTIONS
 from odradek.embedding.links import Cut, Links
 from odradek.server.process.child_python import child_environment
 from odradek.wire.errors import MalformedMessage
@@ -56,8 +57,8 @@ class Cluster:
 
     `options` are Kafka's options by their own names, for nodes and controllers alike; keywords do the same
     with underscores for dots. `node_options` are those of single nodes, by id: `{1: {"broker.rack": "a"}}`.
-    With three nodes or more, topics have three replicas of which two have to be in sync, unless options say
-    otherwise.
+    Groups start without a delay. With three nodes or more, topics have three replicas of which two have to be
+    in sync, unless options say otherwise.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Cluster:
             nodes=nodes,
             controllers=controllers,
             port=port,
-            options=_by_name({**(options or {}), **keywords}),
+            options=_by_name({**EMBEDDED_OPTIONS, **(options or {}), **keywords}),
             node_options={node: _by_name(of_node) for node, of_node in (node_options or {}).items()},
         )
         self._links = Links(self._files.links(), self.data_dir / "links.log")
@@ -221,8 +222,8 @@ class Cluster:
         """A node is once it knows of all others that run."""
         if not member.is_ready() or isinstance(member, Controller):
             return member.is_ready()
-        answer = _asked(member, MetadataRequest(topics=[], allow_auto_topic_creation=False))
-        named = set() if answer is None else {broker.node_id for broker in answer.brokers}
+        response = _asked(member, MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        named = set() if response is None else {broker.node_id for broker in response.brokers}
         return named >= {node.node_id for node in self.nodes if not node.process.is_paused}
 
     def _kill(self) -> None:
@@ -398,8 +399,8 @@ def _described(nodes: Iterable[Node], topic: str, partition: int) -> Any:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
     found = []
     for node in nodes:
-        answer = _asked(node, request)
-        for one in () if answer is None else answer.topics[0].partitions:
+        response = _asked(node, request)
+        for one in () if response is None else response.topics[0].partitions:
             if one.partition_index == partition:
                 found.append((one.leader_epoch, one.leader_id == node.node_id, one))
     return max(found, key=lambda one: one[:2])[2] if found else None
@@ -412,8 +413,8 @@ def _asked(node: Node, request: MetadataRequest) -> Any:
     try:
         with socket.create_connection((HOST, node.port), ASK_TIMEOUT_S) as connection:
             connection.sendall(request_frame(request, METADATA_VERSION, 1, "odradek.Cluster"))
-            with connection.makefile("rb") as answers:
-                frame = answers.read(int.from_bytes(answers.read(4), "big"))
+            with connection.makefile("rb") as responses:
+                frame = responses.read(int.from_bytes(responses.read(4), "big"))
         return read_response(frame, MetadataRequest, METADATA_VERSION)[1]
     except (OSError, MalformedMessage):
         return None

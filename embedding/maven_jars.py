@@ -43,7 +43,7 @@ KAFKA = kafka(KAFKA_VERSION)
 SHOWN_LINES = 5
 """Last lines of Maven's output that an error shows."""
 MAVEN_THREADS = 4
-"""Sets that Maven works on at once: it mostly waits for answers."""
+"""Sets that Maven works on at once: it mostly waits for responses."""
 MAVEN_OPTIONS = "-XX:TieredStopAtLevel=1"
 """Options of its virtual machine, which ends before much compiling would pay."""
 

@@ -9,8 +9,7 @@
 Each broker is an `odradek.Broker`, each cluster an `odradek.Cluster`: `bootstrap_servers` is what clients
 want. Brokers are child processes, or threads with `--odradek-in-thread` (quicker to start, cannot be killed).
 A cluster needs Java 17 and Kafka's jars (docs/cluster.md), and takes seconds to start: tests that only use it
-may share one by a fixture of their own, `with odradek.Cluster(nodes=3) as cluster: yield cluster`. Consumer
-groups start at once (`group.initial.rebalance.delay.ms=0`).
+may share one by a fixture of their own, `with odradek.Cluster(nodes=3) as cluster: yield cluster`.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from odradek.embedding.embedded import Broker
     from odradek.embedding.embedded_cluster import Cluster
 
-TEST_OPTIONS = {"group.initial.rebalance.delay.ms": 0}
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("odradek").addoption(
@@ -35,19 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def _for_tests(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a broker or a cluster, with the options of tests where they set no others."""
-    options = {**TEST_OPTIONS, **arguments.get("options", {})}
-    for name in arguments:
-        options.pop(name.replace("_", "."), None)
-    return {**arguments, "options": options}
-
-
 def _new_broker(config: pytest.Config, **arguments: Any) -> Broker:
     from odradek.embedding.embedded import Broker
 
     arguments.setdefault("process", not config.getoption("--odradek-in-thread"))
-    return Broker(**_for_tests(arguments))
+    return Broker(**arguments)
 
 
 @pytest.fixture(scope="session")
@@ -88,7 +77,7 @@ def odradek_cluster() -> Iterator[Callable[..., Cluster]]:
     clusters: list[Cluster] = []
 
     def make(nodes: int = 3, **arguments: Any) -> Cluster:
-        cluster = Cluster(nodes, **_for_tests(arguments))
+        cluster = Cluster(nodes, **arguments)
         clusters.append(cluster)
         return cluster.start()
 

@@ -5,10 +5,10 @@ entry of the offset and time indexes against the batches, each entry of `.txnind
 markers in the log, each producer snapshot against a rescan up to its offset, `leader-epoch-checkpoint`
 against the epochs in the batches, `partition.metadata`.
 
-A finding is damage if a client would get a wrong answer, or records are lost; else a note. Missing files that
-a start rebuilds are no finding: indexes and snapshots; an index may have few entries, a producer may have
-expired. The check cannot detect a wrong base offset in a gap of a compacted log, one that is too high in the
-last batch after a crash, or missing records at the end of a log without a checkpoint.
+A finding is damage if a client would get a wrong response, or records are lost; else a note. Missing files
+that a start rebuilds are no finding: indexes and snapshots; an index may have few entries, a producer may
+have expired. The check cannot detect a wrong base offset in a gap of a compacted log, one that is too high in
+the last batch after a crash, or missing records at the end of a log without a checkpoint.
 
 `PartitionCheck.steps` is a generator, for the progress of long checks; it needs memory for the indexes of one
 segment and the producers of the partition.
@@ -979,7 +979,7 @@ class _AbortedCheck(_IndexFile):
                 what = f"a transaction from offset {entry.first_offset} to {entry.last_offset}"
                 self._call_entry_bad(number, f"{what} is not in a segment that ends at {end_offset}")
             elif abort is None or abort.producer_id != entry.producer_id:
-                what = f"at offset {entry.last_offset} is no abort marker of producer {entry.producer_id}"
+                what = f"at offset {entry.last_offset} is not an abort marker of producer {entry.producer_id}"
                 self._call_entry_bad(number, what)
             else:
                 previous = entry.last_offset

@@ -81,7 +81,7 @@ def directories_of(disk: Disk, paths: Sequence[str]) -> list[Directory]:
     for path in paths:
         path = os.path.normpath(path)
         if not os.path.isdir(path):
-            raise CannotCheck(f"{path} is no directory: name a data directory or a partition's directory.")
+            raise CannotCheck(f"{path} is not a directory: name a data directory or a partition's directory.")
         parent, name, has_data = surroundings(disk, path)
         if _is_partition(disk, path) or (has_data and key_of(name) is not None):
             directory = found.setdefault(os.path.realpath(parent), Directory(parent, set(), has_data))

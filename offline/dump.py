@@ -35,27 +35,73 @@ _CHECKPOINTS = (
     "scan-checkpoint",
     "end-checkpoint",
 )
+_JOURNALS = ("flush-journal.0", "flush-journal.1")
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 
 
 def dump(
-    paths: Sequence[str], *, records: bool, as_json: bool, out: TextIO, include_empty: bool = False
+    paths: Sequence[str],
+    *,
+    records: bool,
+    as_json: bool,
+    out: TextIO,
+    err: TextIO,
+    include_empty: bool = False,
 ) -> int:
-    """Print the files at the paths; 1 if one is damaged or cannot be read, else 0.
+    """Print the files at the paths; 1 if one is damaged or cannot be read, else 0. `err` gets a sentence for
+    each path that is nothing of a broker.
 
     The summary of a data directory has its partitions by topic and number, those without a batch only with
     `include_empty`.
     """
     status = 0
     for path in paths:
+        refusal = _refusal(path)
+        if refusal is not None:
+            print(f"odradek: {refusal}", file=err)
+            status = 1
+            continue
         for fact in _facts(path, records, include_empty):
             if fact["what"] == "damage":
                 status = 1
             out.write((json.dumps(fact) if as_json else _line(fact)) + "\n")
     out.flush()
     return status
+
+
+def _refusal(path: str) -> str | None:
+    """Why a path is nothing that can be shown: most often its name has a slip."""
+    name = os.path.basename(path.rstrip("/"))
+    try:
+        names = os.listdir(path) if os.path.isdir(path) else None
+        os.stat(path)
+    except FileNotFoundError:
+        return f"{path} does not exist"
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror or error}"
+    if names is None:
+        is_known = name in (*_CHECKPOINTS, *_JOURNALS) or name.endswith((".log", *_READERS))
+        return None if is_known else f"{path} is not a file of a broker"
+    inside = [os.path.join(path, one) for one in names]
+    if "meta.properties" in names or any(_is_of_a_partition(one) for one in names):
+        return None
+    if any(one in _CHECKPOINTS or one in _JOURNALS for one in names) or any(map(_segments_in, inside)):
+        return None
+    return f"{path} is neither a data directory nor the directory of a partition"
+
+
+def _is_of_a_partition(name: str) -> bool:
+    return name.endswith(".log")
+
+
+def _segments_in(path: str) -> list[str]:
+    """Empty for what is no directory, or cannot be listed."""
+    try:
+        return _segments(path) if os.path.isdir(path) else []
+    except OSError:
+        return []
 
 
 def _line(fact: Fact) -> str:
@@ -94,7 +140,7 @@ def _facts(path: str, records: bool, include_empty: bool) -> Iterator[Fact]:
 
 def _file(path: str, records: bool) -> Iterator[Fact]:
     name = os.path.basename(path)
-    if name in ("flush-journal.0", "flush-journal.1"):
+    if name in _JOURNALS:
         yield from _flush_journal(os.path.dirname(path) or ".", name)
         return
     if name.endswith(".log"):
@@ -107,8 +153,6 @@ def _file(path: str, records: bool) -> Iterator[Fact]:
     if name in _CHECKPOINTS:
         yield from _checkpoint(path)
         return
-    os.stat(path)
-    yield _damage(path, "is not a known file of a broker")
 
 
 # --- Directories ---

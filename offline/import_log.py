@@ -209,7 +209,7 @@ def _sources(paths: Sequence[str], topic: str, partitions: Sequence[int]) -> lis
     for path in paths:
         if not os.path.isdir(path):
             raise CannotImport(
-                f"{path} is no directory: name a partition's directory, or a directory of partitions."
+                f"{path} is not a directory: name a partition's directory, or a directory of partitions."
             )
         if os.path.basename(os.path.abspath(path)) == METADATA_DIRECTORY:
             raise CannotImport(

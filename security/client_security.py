@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self
 
 from odradek.config.config_error import ConfigError
 from odradek.config.credentials import Credentials
+from odradek.config.near_names import did_you_mean
 from odradek.config.secret import Secret
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ _TLS_OPTIONS = frozenset(
         "ssl.truststore.type",
     }
 )
+SECURITY_OPTIONS = _TLS_OPTIONS | {PROTOCOL, MECHANISM, JAAS, TOKEN_URL}
+"""Options that decide something here."""
 _SAYS_NOTHING = {
     "ssl.protocol": ("TLS", "TLSv1.2", "TLSv1.3"),
     "ssl.keymanager.algorithm": ("SunX509",),
@@ -154,7 +157,7 @@ class ClientSecurity:
                 content = file.read(TOKEN_BYTES_MAX + 1)
             token = content.decode("ascii").strip()
         except (OSError, ValueError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or "it is no ASCII"
+            reason = (error.strerror if isinstance(error, OSError) else None) or "it is not ASCII"
             raise ConfigError(f"{what} cannot be read: {reason}.") from None
         if len(content) > TOKEN_BYTES_MAX or not token or not token.isprintable() or " " in token:
             raise ConfigError(f"{what} has no token: one line is needed, as the issuer gives it.")
@@ -171,7 +174,11 @@ def read_command_config(path: str) -> dict[str, str]:
     except OSError as error:
         raise ConfigError(f"--command-config {path} cannot be read: {error.strerror or error}.") from None
     except ValueError as error:
-        raise ConfigError(f"--command-config {path} is no file of properties: {error}") from None
+        raise ConfigError(f"--command-config {path} is not a file of properties: {error}") from None
+
+
+def _unknown(name: str) -> str:
+    return f"it is not known{did_you_mean(name, SECURITY_OPTIONS) or '; remove it'}"
 
 
 class _Options:
@@ -180,7 +187,9 @@ class _Options:
         self._prefix = prefix
 
     def refusal(self, name: str, sentence: str) -> ConfigError:
-        return ConfigError(f"The option {self._prefix}{name} {sentence}.")
+        return ConfigError(
+            f"The option {self._prefix}{name} {sentence}{'' if sentence.endswith('?') else '.'}"
+        )
 
     def protocol(self) -> str:
         text = self._values.get(PROTOCOL, PLAINTEXT).strip()
@@ -195,7 +204,7 @@ class _Options:
             if name == PROTOCOL or name.startswith("sasl."):
                 continue
             if name not in _TLS_OPTIONS and name not in _SAYS_NOTHING:
-                raise self.refusal(name, f"is not taken: {_REASONS.get(name, 'it is not known; remove it')}")
+                raise self.refusal(name, f"is not taken: {_REASONS.get(name) or _unknown(name)}")
             if protocol not in (SSL, SASL_SSL):
                 raise self._unused(name, protocol, f"{SSL} or {SASL_SSL}")
             if name in _TLS_OPTIONS:
@@ -247,7 +256,7 @@ class _Options:
                 reason = (
                     _OWN_TOKENS if mechanism == "OAUTHBEARER" else f"{mechanism} has no use for it; remove it"
                 )
-            raise self.refusal(name, f"is not taken: {reason or 'it is not known; remove it'}")
+            raise self.refusal(name, f"is not taken: {reason or _unknown(name)}")
 
     def _login_of(self, mechanism: str) -> tuple[Credentials | None, str | None]:
         from odradek.config.jaas import parse_one

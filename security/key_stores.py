@@ -190,10 +190,10 @@ class _Options:
         try:
             with open(path, "rb", opener=None if self._is_start else _without_waiting) as file:
                 if not self._is_start and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise self.refusal(f"{self._names.location}={path} is no regular file")
+                    raise self.refusal(f"{self._names.location}={path} is not a regular file")
                 content = file.read(STORE_BYTES_MAX + 1)
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "it is no path"
+            reason = getattr(error, "strerror", None) or "it is not a path"
             raise self.refusal(f"{self._names.location}={path} cannot be read: {reason}") from None
         if len(content) > STORE_BYTES_MAX:
             raise self.refusal(f"{path} is too large for a key store")
@@ -201,7 +201,7 @@ class _Options:
 
     def as_text(self, content: bytes) -> str:
         if content[:4] in (_JKS_MAGIC, _JCEKS_MAGIC) or content[:1] == _DER_SEQUENCE:
-            raise self.refusal(f"{self.path} is no PEM: set {self._names.kind} to what it is")
+            raise self.refusal(f"{self.path} is not PEM: set {self._names.kind} to what it is")
         return content.decode("latin-1")
 
     def entries(self, content: bytes, password: str | None) -> _Entries:

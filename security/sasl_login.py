@@ -2,7 +2,7 @@
 
     login = SaslLogin(credentials, nonce)
     while (request := login.request) is not None:
-        login.take(answer of the broker to request)
+        login.take(response of the broker to request)
 
 Whoever opens connections sends them: other nodes (`server/security/sasl/client.py`), Spark
 (`spark_integration/connection.py`), the health check (`server/process/health.py`).
@@ -34,6 +34,10 @@ class SaslRefused(Exception):
     sentence without its subject."""
 
 
+class NoSasl(SaslRefused):
+    """The listener has no SASL."""
+
+
 class _Dialogue(Protocol):
     """The messages of one mechanism."""
 
@@ -61,30 +65,32 @@ class SaslLogin:
         """Version of `request`, for brokers of Kafka 2.5 and later, and ours."""
         return HANDSHAKE_VERSION if self._dialogue is None else AUTHENTICATE_VERSION
 
-    def take(self, answer: Any) -> None:
-        """The answer to `request`; takes some milliseconds with SCRAM. Raises SaslRefused."""
+    def take(self, response: Any) -> None:
+        """The response to `request`; takes some milliseconds with SCRAM. Raises SaslRefused."""
         if isinstance(self.request, SaslHandshakeRequest):
-            self._check_handshake(answer)
+            self._check_handshake(response)
             self._dialogue = _dialogue(self._credentials, self._nonce)
             self.request = SaslAuthenticateRequest(auth_bytes=self._dialogue.first)
             return
         assert self._dialogue is not None
-        if answer.error_code != ErrorCode.NONE:
-            reason = answer.error_message or "it gives no reason"
-            raise SaslRefused(f"refuses {self._who} ({_name(answer.error_code)}): {reason}")
+        if response.error_code != ErrorCode.NONE:
+            reason = response.error_message or "it gives no reason"
+            raise SaslRefused(f"refuses {self._who} ({_name(response.error_code)}): {reason}")
         try:
-            message = self._dialogue.next(bytes(answer.auth_bytes))
+            message = self._dialogue.next(bytes(response.auth_bytes))
         except ValueError as error:
             raise SaslRefused(f"does not keep to {self._credentials.mechanism}: {error}") from None
-        self.lifetime_ms = answer.session_lifetime_ms
+        self.lifetime_ms = response.session_lifetime_ms
         self.request = None if message is None else SaslAuthenticateRequest(auth_bytes=message)
 
-    def _check_handshake(self, answer: Any) -> None:
-        if answer.error_code == ErrorCode.NONE:
+    def _check_handshake(self, response: Any) -> None:
+        if response.error_code == ErrorCode.NONE:
             return
-        offered = ", ".join(answer.mechanisms) or "none"
+        if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+            raise NoSasl("has no SASL at this listener")
+        offered = ", ".join(response.mechanisms) or "none"
         raise SaslRefused(
-            f"does not take the SASL mechanism {self._credentials.mechanism} ({_name(answer.error_code)}); "
+            f"does not take the SASL mechanism {self._credentials.mechanism} ({_name(response.error_code)}); "
             f"it offers: {offered}"
         )
 

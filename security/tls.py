@@ -253,7 +253,8 @@ def _check_suites(options: _Texts, newer: frozenset[str], older: list[str]) -> N
     unknown = [one for one in older if one not in _SUITES_1_2]
     if unknown:
         raise options.refusal(
-            "ssl.cipher.suites", f"has {', '.join(map(repr, unknown))}, which is no suite that is known here"
+            "ssl.cipher.suites",
+            f"has {', '.join(map(repr, unknown))}, which is not a suite that is known here",
         )
     if newer and newer != _SUITES_1_3:
         raise options.refusal(

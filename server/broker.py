@@ -15,6 +15,7 @@ of `bind` (`server/cluster/member.py`), and replicates (`server/cluster/replicat
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from odradek.server.network.listeners import Listener
     from odradek.server.network.routes import Routes
     from odradek.storage.directories.store import LogStore
+
+logger = logging.getLogger("odradek.broker")
 
 
 async def serve_in_zookeeper(node: Node, ending: AsyncExitStack) -> Serving:
@@ -152,10 +155,19 @@ class BrokerServer:
 
     async def stop(self) -> None:
         """Stops cleanly; harmless a second time, and after a start that failed."""
+        stores = [serving.opened.bound.store for serving in self._running]
         try:
             await self._ending.pop_all().aclose()
         finally:
             self._running = []
+        for store in stores:
+            if store.left_unclean:
+                paths = ", ".join(sorted(store.left_unclean))
+                logger.warning(
+                    "stopped; the next start recovers %s, which the disk did not let be closed", paths
+                )
+            else:
+                logger.info("stopped cleanly")
 
     # Attributes of a serving broker
 

@@ -128,7 +128,22 @@ def _open_logs(store: LogStore, now_ms: int) -> None:
         ) from error
     except KafkaError as error:
         raise ConfigError(f"log.dirs: the data directories cannot be used: {error}") from error
+    _tell_last_stop(store, sum(cut_bytes.values()))
     for (topic, index), size_bytes in cut_bytes.items():
         logger.warning("%s-%d: cut %d bytes after the last sound batch", topic, index, size_bytes)
     if store.opening.restored_bytes:
         logger.info("restored %d bytes that only the flush journal had", store.opening.restored_bytes)
+
+
+def _tell_last_stop(store: LogStore, cut_bytes: int) -> None:
+    """A new directory has had none."""
+    opening, number = store.opening, len(store.places.by_key)
+    if opening.unclean:
+        logger.info(
+            "after an unclean stop: %d %s recovered, %d bytes cut",
+            opening.recovered_count,
+            "partition" if opening.recovered_count == 1 else "partitions",
+            cut_bytes,
+        )
+    elif opening.was_clean:
+        logger.info("after a clean stop: %d %s", number, "partition" if number == 1 else "partitions")

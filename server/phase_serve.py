@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from odradek.server.background.schedule import Schedule
     from odradek.server.cluster.replication import Replication
     from odradek.server.coordination.coordinators import Coordinators
+    from odradek.server.network.listeners import Listener
     from odradek.server.phase_bind import Node
     from odradek.server.phase_open import Opened
     from odradek.storage.config import LogConfig
@@ -83,6 +84,7 @@ async def serve(opened: Opened, ending: AsyncExitStack, replication: Replication
     _open_kafka_07(opened, connections, parts, ending)
     ending.callback(ports.close)
     ports.serve(connections)
+    _tell_what_is_open(node.config, ports.listeners)
     serving = Serving(
         opened=opened,
         coordinators=coordinators,
@@ -187,6 +189,19 @@ def _open_kafka_07(
         listener.speaker = speakers.get(protocols[listener.name])
 
 
+def _tell_what_is_open(config: BrokerConfig, listeners: Sequence[Listener]) -> None:
+    """One line for all listeners without a login, where no ACL decides."""
+    unguarded = [one for one in listeners if one.sasl is None and not (one.tls and one.tls.needs_certificate)]
+    if config.authorizer_class_name or not unguarded:
+        return
+    is_local = all(one.host in ("localhost", "::1") or one.host.startswith("127.") for one in unguarded)
+    logger.log(
+        logging.INFO if is_local else logging.WARNING,
+        "no login and no ACLs: everybody who can connect to %s may do everything (docs/security.md)",
+        ", ".join(f"{one.name} ({one.host or '0.0.0.0'}:{one.port})" for one in unguarded),
+    )
+
+
 def _authorizer(opened: Opened) -> Authorizer:
     node, publisher = opened.bound.node, opened.plane.publisher
     if not node.config.authorizer_class_name:
@@ -241,6 +256,8 @@ def _node_parts(
         and zookeeper.groups(schedule.loop, lambda: publisher.view, metadata_bytes_max),
         transactions=coordinators.transactions,
         shares=coordinators.shares,
+        log_ends=lambda: coordinators.log_ends,
+        remote_transactions=lambda: coordinators.remote_transactions,
         new_producer_id=coordinators.new_producer_id,
         now_ms=bound.node.now_ms,
         turn=schedule.turn,

@@ -1,6 +1,6 @@
 """How a broker stops serving: within two seconds on a disk that answers.
 
-What is staged is committed, answers that are ready are sent, what waits is refused, and connections are
+What is staged is committed, responses that are ready are sent, what waits is refused, and connections are
 closed. Flushes, checkpoints and the mark of a clean stop come after this, when the store is closed.
 """
 

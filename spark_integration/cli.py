@@ -13,6 +13,10 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from odradek.client.client_error import ClientError
+from odradek.client.command_line import Parser
+from odradek.client.connecting import add_connection_arguments, options_of, properties_of, timeout_ms
+from odradek.client.librdkafka_names import java_names
 from odradek.client.progress import Progress
 from odradek.spark.jobs.errors import JobError, sentence_of
 from odradek.spark.report import Report
@@ -26,31 +30,26 @@ report their content."""
 
 _EXAMPLES = """\
 examples:
-  odradek spark archive --bootstrap-servers localhost:9092 --topic orders --table /data/orders
+  odradek spark archive --topic orders --table /data/orders
                         new records since the last run go into a Parquet table
-  odradek spark verify --bootstrap-servers localhost:9092 --topic orders --table /data/orders
-                        are topic and table the same? (--report html --output page.html)
+  odradek spark verify --topic orders --table /data/orders
+                        are topic and table the same? (--output html --report page.html)
 
 'odradek spark JOB --help' describes each job."""
 
 _MISSING = "odradek spark needs PySpark: pip install 'odradek[spark]', and a Java runtime (17 or later)"
 
 
-def main(
-    arguments: Sequence[str] | None = None, *, layout: Any = argparse.RawDescriptionHelpFormatter
-) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line after `odradek spark`; returns the exit status."""
-    parser, jobs = make_parser(layout)
+    parser, jobs = make_parser()
     options = parser.parse_args(arguments)
-    if options.job is None:
-        parser.print_help(sys.stderr)
-        return 2
     if find_spec("pyspark") is None:
         print(f"odradek: {_MISSING}", file=sys.stderr)
         return 1
     try:
         return _run(jobs[options.job], options)
-    except JobError as error:
+    except (JobError, ClientError) as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -59,6 +58,7 @@ def main(
 
 def _run(job: "Job", options: argparse.Namespace) -> int:
     job.check(options)
+    name_brokers(options)
     stop = threading.Event()
 
     def end(*_: Any) -> None:
@@ -101,16 +101,16 @@ def _session(options: argparse.Namespace) -> tuple["SparkSession", bool]:
 
 
 def _write_report(report: Report, options: argparse.Namespace) -> None:
-    text = {"text": report.text, "json": report.json, "html": report.html}[options.report]()
-    if options.output is None:
+    text = {"text": report.text, "json": report.json, "html": report.html}[options.output]()
+    if options.report is None:
         sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
         return
     try:
-        with open(options.output, "w", encoding="utf-8") as file:
+        with open(options.report, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise JobError(f"the report cannot be written to {options.output}: {error.strerror}") from None
-    print(f"{report.job}: {report.summary} (report: {options.output})")
+        raise JobError(f"the report cannot be written to {options.report}: {error.strerror}") from None
+    print(f"{report.job}: {report.summary} (report: {options.report})")
 
 
 # The jobs ---------------------------------------------------------------------------------------------
@@ -151,24 +151,24 @@ def named_options(texts: Sequence[str], argument: str = "--option") -> dict[str,
     return found
 
 
+def name_brokers(options: argparse.Namespace) -> None:
+    """Finds the brokers of the job and the options of their clients, and puts them into `options`."""
+    named = options_of(options)
+    if options.timeout is not None:
+        named["default.api.timeout.ms"] = str(timeout_ms(options.timeout))
+    options.bootstrap_servers = named.pop("bootstrap.servers")
+    options.connection = {f"kafka.{name}": value for name, value in named.items()}
+
+
 def kafka_options(options: argparse.Namespace) -> dict[str, str]:
-    """The options of `--command-config`, then those of `--option`."""
-    return {**_command_config(options.command_config), **named_options(options.options)}
+    """The options of the connection, then those of `--option`."""
+    return {**options.connection, **named_options(options.options)}
 
 
 def _command_config(path: str) -> dict[str, str]:
-    """Empty for an empty path."""
-    from odradek.config.config_error import ConfigError
-    from odradek.security.client_security import read_command_config
-
-    if not path:
-        return {}
-    try:
-        values = read_command_config(path)
-    except ConfigError as error:
-        raise JobError(str(error).rstrip(".")) from None
-    # The brokers are those of the command, as with Kafka's tools.
-    return {f"kafka.{name}": value for name, value in values.items() if name != "bootstrap.servers"}
+    # The brokers of the other cluster have an argument of their own.
+    named = java_names(properties_of(path))
+    return {f"kafka.{name}": value for name, value in named.items() if name != "bootstrap.servers"}
 
 
 def _others(path: str | None) -> dict[str, str] | None:
@@ -176,15 +176,7 @@ def _others(path: str | None) -> dict[str, str] | None:
 
 
 def _topic_arguments(parser: argparse.ArgumentParser, *, only_committed: bool = False) -> None:
-    parser.add_argument(
-        "--bootstrap-servers", required=True, metavar="HOST:PORT", help="one broker or more, with commas"
-    )
-    parser.add_argument(
-        "--command-config",
-        default="",
-        metavar="FILE",
-        help="options of clients for these brokers, such as security.protocol and sasl.jaas.config",
-    )
+    add_connection_arguments(parser)
     parser.add_argument(
         "--topic", action="append", default=[], dest="topics", metavar="TOPIC", help="may be given many times"
     )
@@ -269,10 +261,17 @@ def _loss_argument(parser: argparse.ArgumentParser, done: str) -> None:
 
 
 def _common_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--report", default="text", choices=("text", "json", "html"), help="form of the report"
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument(
+        "--output",
+        default="text",
+        choices=("text", "json", "html"),
+        help="form of the report (default: text)",
     )
-    parser.add_argument("--output", metavar="FILE", help="where the report goes (default: stdout)")
+    forms.add_argument(
+        "-J", "--json", dest="output", action="store_const", const="json", help="as --output json"
+    )
+    parser.add_argument("--report", metavar="FILE", help="where the report goes (default: stdout)")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     parser.add_argument(
         "--master", metavar="URL", help="Spark's master (default: local[*], or spark-submit's)"
@@ -294,7 +293,7 @@ Put new records of topics into a Parquet or Iceberg table, partitioned by topic 
 once for every reader. A run continues where the last one ended, even if that one was killed."""
     examples = """\
 examples:
-  odradek spark archive --bootstrap-servers localhost:9092 --topic orders --table /data/orders
+  odradek spark archive --topic orders --table /data/orders
                         what is there now, once; for cron
   odradek spark archive ... --stream --trigger 30
                         until Ctrl-C or SIGTERM, every 30 seconds
@@ -432,12 +431,12 @@ Compare a topic with its archive, or with another topic: rows, missing offsets a
 by partition and window. If they differ, the exit status is 1, and the report has the first differing rows."""
     examples = """\
 examples:
-  odradek spark verify --bootstrap-servers localhost:9092 --topic orders --table /data/orders
-  odradek spark verify --bootstrap-servers localhost:9092 --topic orders --table /data/orders --allow-lag
+  odradek spark verify --topic orders --table /data/orders
+  odradek spark verify --topic orders --table /data/orders --allow-lag
                         records that are not archived yet are no difference
-  odradek spark verify --bootstrap-servers localhost:9092 --topic orders --other-topic orders-copy
-                        position by position; --other-bootstrap-servers for another cluster
-  odradek spark verify ... --report html --output page.html"""
+  odradek spark verify --topic orders --other-topic orders-copy
+                        position by position; --other-bootstrap-server for another cluster
+  odradek spark verify ... --output html --report page.html"""
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         _topic_arguments(parser)
@@ -445,7 +444,10 @@ examples:
         _table_format_argument(parser)
         parser.add_argument("--other-topic", metavar="TOPIC", help="the topic to compare with")
         parser.add_argument(
-            "--other-bootstrap-servers", metavar="HOST:PORT", help="brokers of the other topic"
+            "--other-bootstrap-server",
+            dest="other_bootstrap_servers",
+            metavar="HOST:PORT",
+            help="brokers of the other topic",
         )
         parser.add_argument(
             "--other-command-config",
@@ -495,7 +497,7 @@ Write the rows of an archive into a topic: same keys, values, headers, timestamp
 each row once for readers with read_committed. Started again, it continues where it ended."""
     examples = """\
 examples:
-  odradek spark replay --bootstrap-servers localhost:9092 --table /data/orders --topic orders --to orders-2
+  odradek spark replay --table /data/orders --topic orders --to orders-2
   odradek spark replay ... --rows-per-second 10000
   odradek spark replay ... --id again     a separate replay: all rows once more"""
 
@@ -547,7 +549,7 @@ for readers with read_committed, and a table that maps offsets to offsets of the
 the last one ended, even if that one was killed."""
     examples = """\
 examples:
-  odradek spark mirror --bootstrap-servers old:9092 --to new:9092 --topic orders --offsets /data/offsets
+  odradek spark mirror -b old:9092 --to new:9092 --topic orders --offsets /data/offsets
                         what is there now, once; for cron
   odradek spark mirror ... --stream --trigger 1
                         until Ctrl-C or SIGTERM, every second
@@ -632,7 +634,7 @@ Update a table from a changelog topic: one row for each key, the last; a record 
 key. A run continues where the last one ended."""
     examples = """\
 examples:
-  odradek spark latest --bootstrap-servers localhost:9092 --topic users --table /data/users
+  odradek spark latest --topic users --table /data/users
   odradek spark latest ... --stream --trigger 30
                         until Ctrl-C or SIGTERM, every 30 seconds"""
 
@@ -680,9 +682,9 @@ Read a topic once and report rates over time, sizes, keys with most rows, codecs
 and gaps."""
     examples = """\
 examples:
-  odradek spark profile --bootstrap-servers localhost:9092 --topic orders
-  odradek spark profile --bootstrap-servers localhost:9092 --topic orders --report html --output
-  orders.html"""
+  odradek spark profile --topic orders
+  odradek spark profile --topic orders --output html
+                        --report orders.html"""
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         _topic_arguments(parser)
@@ -716,12 +718,10 @@ _JOBS: tuple[Callable[[], Job], ...] = (
 )
 
 
-def make_parser(layout: Any) -> tuple[argparse.ArgumentParser, dict[str, Job]]:
-    """Parser of the command line, and the jobs by their names; `layout` is a formatter of argparse."""
-    parser = argparse.ArgumentParser(
-        prog="odradek spark", description=_ABOUT, epilog=_EXAMPLES, formatter_class=layout, allow_abbrev=False
-    )
-    commands = parser.add_subparsers(dest="job", metavar="JOB", title="jobs")
+def make_parser() -> tuple[argparse.ArgumentParser, dict[str, Job]]:
+    """Parser of the command line, and the jobs by their names."""
+    parser = Parser(prog="odradek spark", description=_ABOUT, epilog=_EXAMPLES)
+    commands = parser.add_subparsers(dest="job", metavar="JOB", title="jobs", required=True)
     jobs = {}
     for make in _JOBS:
         job = make()
@@ -731,8 +731,6 @@ def make_parser(layout: Any) -> tuple[argparse.ArgumentParser, dict[str, Job]]:
             help=job.help,
             description=job.about,
             epilog=job.examples,
-            formatter_class=layout,
-            allow_abbrev=False,
         )
         job.arguments(command)
         _common_arguments(command)

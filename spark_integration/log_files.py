@@ -254,7 +254,7 @@ def find_partitions(paths: Iterable[str]) -> list[LogPartition]:
                 raise LogFilesError(
                     f"topic {key[0]}, partition {key[1]} is in {found[key].path} and in {partition.path}: "
                     f"name "
-                    "the directories of one broker, and of those that are no copies"
+                    "the directories of one broker, and of those that are not copies"
                 )
             found[key] = partition
     return [found[key] for key in sorted(found)]

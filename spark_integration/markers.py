@@ -121,7 +121,7 @@ class Marker:
             attached = Attached(*map(int, fields["attached"])) if "attached" in fields else None
             return cls(int(fields["epoch"]), tuple(map(_entry, fields["written"])), attached)
         except (ValueError, KeyError, TypeError, struct.error) as error:
-            raise MarkerError(f"{text[:100]!r} is no marker of format odradek: {error}") from None
+            raise MarkerError(f"{text[:100]!r} is not a marker of format odradek: {error}") from None
 
 
 def _entry(fields: dict[str, Any]) -> Rows:

@@ -16,8 +16,10 @@ from typing import Any, NoReturn, TypeVar
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import EARLIEST, LATEST
 from odradek.client.fetching import FETCH_BYTES
-from odradek.client.settings import ClientSettings
-from odradek.spark.client_options import is_client_option, settings_of
+from odradek.client.settings import CLIENT_OPTIONS, ClientSettings
+from odradek.config.near_names import did_you_mean
+from odradek.security.client_security import SECURITY_OPTIONS
+from odradek.spark.client_options import PREFIX, is_client_option, settings_of
 
 T = TypeVar("T")
 Offsets = dict[str, dict[int, int]]
@@ -129,12 +131,16 @@ class GivenOptions:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._values = {name.lower(): str(value) for name, value in options.items()}
         self._spelling = {name.lower(): name for name in options}
+        self._known = {name: f"{PREFIX}{name}" for name in (*CLIENT_OPTIONS, *SECURITY_OPTIONS)}
+        """Names that were asked for: what one that is left may have meant."""
 
     def __contains__(self, name: str) -> bool:
+        self._known[name.lower()] = name
         return name.lower() in self._values
 
     def text(self, name: str) -> str | None:
         """The stripped value, once; None if the option was not given."""
+        self._known[name.lower()] = name
         value = self._values.pop(name.lower(), None)
         return None if value is None else value.strip()
 
@@ -180,7 +186,8 @@ class GivenOptions:
                 name = known[lowered]
                 refuse(f"format({format_name!r}) does not take the option {name}: {why[name]}")
             name = self._spelling[lowered]
-            refuse(f"format({format_name!r}) does not take the option {name}; remove it or correct its name")
+            near = did_you_mean(name, self._known.values()) or "; remove it"
+            refuse(f"format({format_name!r}) does not take the option {name}{near}")
 
 
 def refuse(sentence: str) -> NoReturn:
@@ -245,7 +252,10 @@ def _subscription(given: GivenOptions) -> Subscribed | Matching | Assigned:
     names = ("subscribe", "subscribePattern", "assign")
     found = [name for name in names if name in given]
     if len(found) != 1:
-        refuse(f"give one of subscribe, subscribePattern and assign, and not {' and '.join(found) or 'none'}")
+        refuse(
+            "one of subscribe, subscribePattern and assign is needed: "
+            + (f"{' and '.join(found)} are given" if found else "none is given")
+        )
     text = given.text(found[0]) or ""
     if not text:
         refuse(f"{found[0]} is empty: name the topics to read")
@@ -255,7 +265,7 @@ def _subscription(given: GivenOptions) -> Subscribed | Matching | Assigned:
         try:
             re.compile(text)
         except re.error as error:
-            refuse(f"subscribePattern {text!r} is no regular expression: {error}")
+            refuse(f"subscribePattern {text!r} is not a regular expression: {error}")
         return Matching(text)
     topics = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
     return Subscribed(topics) if topics else refuse("subscribe is empty: name the topics to read")

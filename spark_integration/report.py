@@ -150,7 +150,7 @@ def _text_table(table: Table) -> list[str]:
         ]
         lines.append("  " + "  ".join(cells).rstrip())
     if len(table.rows) > ROWS_SHOWN:
-        lines.append(f"  … and {len(table.rows) - ROWS_SHOWN:,} more (--report json and html have all)")
+        lines.append(f"  … and {len(table.rows) - ROWS_SHOWN:,} more (--output json and html have all)")
     return lines
 
 

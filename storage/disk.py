@@ -253,9 +253,9 @@ class OsFile:
 
     def is_resident(self, position: int, size_bytes: int) -> bool:
         if position + size_bytes <= len(self._mapped):
-            answer = is_in_memory(self._mapped, position, size_bytes)
-            if answer is not None:
-                return answer
+            known = is_in_memory(self._mapped, position, size_bytes)
+            if known is not None:
+                return known
         sample = bytearray(1)
         # The last page, too: read-ahead may have stopped, or be under way, before it.
         for place in (*range(position, position + size_bytes, SAMPLE_EVERY_BYTES), position + size_bytes - 1):

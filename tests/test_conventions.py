@@ -81,16 +81,16 @@ DOCSTRINGS_WITH_OPENERS = {
     "wire": 0,
     "config": 0,
     "storage": 0,
-    "coordinator": 226,
-    "apis": 56,
-    "security": 11,
-    "server": 164,
-    "embedding": 17,
-    "offline": 4,
-    "client": 65,
-    "commands": 37,
-    "spark_integration": 21,
-    "tools": 14,
+    "coordinator": 0,
+    "apis": 0,
+    "security": 0,
+    "server": 0,
+    "embedding": 0,
+    "offline": 0,
+    "client": 0,
+    "commands": 0,
+    "spark_integration": 0,
+    "tools": 1,
     "benchmarks": 93,
     "tests": 296,
     "compat_tests": 352,
@@ -115,6 +115,71 @@ def test_docstrings_open_with_a_noun_or_a_verb() -> None:
     assert not grown, "open with a noun or a verb:\n" + "\n".join(
         place for place in places if place.split("/")[0] in grown
     )
+
+
+NOUNS = {"answer", "answers", "answering"}
+"""Names for what goes back to a client, which is a response. Names may have participles of the verb."""
+PRODUCT = sorted(DOCSTRINGS_WITH_OPENERS.keys() - {"tests", "compat_tests", "benchmarks", "tools"})
+CALLED_ANSWERS = re.compile(
+    r"\b(?:(?:an?|the|its|their|whose|no|\w+'s|\w+s'|ready|waiting|late|long|large|earlier) answers?"
+    r"|(?:each|every|this) answer)\b",
+    re.IGNORECASE,
+)
+"""The noun, by the word before it."""
+COMMENTS_WITH_ANSWERS = dict.fromkeys(PRODUCT, 0) | {
+    "tools": 0,
+    "benchmarks": 19,
+    "tests": 90,
+    "compat_tests": 84,
+}
+"""Folder -> how often its comments and docstrings call a response an answer. A number only goes down."""
+TEXT = re.compile(r'(?P<said>"""(?:.|\n)*?"""|#[^\n]*)|"(?:[^"\\\n]|\\.)*"' + r"|'(?:[^'\\\n]|\\.)*'")
+"""Comments and docstrings, as `said`, and strings."""
+PARTS_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def sources_with_answers(folder: str) -> Iterator[tuple[pathlib.Path, str]]:
+    for path in sorted((CHECKOUT / folder).rglob("*.p*")):
+        if path.suffix in (".py", ".pyi", ".pyx", ".pxi") and "answer" in source(path).lower():
+            yield path, source(path)
+
+
+def nouns_in_code(text: str) -> Iterator[str]:
+    for name in re.findall(r"\w+", TEXT.sub("", text)):
+        if not NOUNS.isdisjoint(part.lower() for part in PARTS_OF_NAME.findall(name)):
+            yield name
+
+
+def test_no_name_of_the_product_calls_a_response_an_answer() -> None:
+    places = [
+        f"{path.relative_to(CHECKOUT)}: {name}"
+        for folder in PRODUCT
+        for path, text in sources_with_answers(folder)
+        for name in {*nouns_in_code(path.stem), *nouns_in_code(text)}
+    ]
+    assert places == []
+
+
+def test_no_more_comments_call_a_response_an_answer() -> None:
+    found: Counter[str] = Counter()
+    places = []
+    for folder in COMMENTS_WITH_ANSWERS:
+        for path, text in sources_with_answers(folder):
+            for said in filter(None, (match["said"] for match in TEXT.finditer(text))):
+                for named in CALLED_ANSWERS.findall(re.sub(r"\n[ #]*", " ", said)):
+                    found[folder] += 1
+                    places.append(f"{path.relative_to(CHECKOUT)}: {named}")
+    grown = {folder for folder, count in found.items() if count > COMMENTS_WITH_ANSWERS[folder]}
+    assert not grown, "call it a response:\n" + "\n".join(
+        place for place in places if place.split("/")[0] in grown
+    )
+
+
+def test_a_name_with_an_answer_in_it_would_be_found() -> None:
+    code = (
+        "is_answered = _answer_ms = WorkAnswer  # no answer\nANSWERS_MAX = 'answer'; \"answers\"\nanswering()"
+    )
+    assert list(nouns_in_code(code)) == ["_answer_ms", "WorkAnswer", "ANSWERS_MAX", "answering"]
 
 
 def _defined(node: ast.AST) -> Iterator[str]:

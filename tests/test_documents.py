@@ -126,3 +126,15 @@ def test_each_function_of_a_walk_is_in_its_file():
         if not re.search(rf"\b(?:def|class|cdef|cdef \w+) {function}\b", (ROOT / path).read_text())
     ]
     assert not missing, f"docs/architecture.md names {missing}: write which function does that now"
+
+
+def test_a_newcomer_walks_through_eight_files_and_fifteen_functions_at_most():
+    """The common path of the three requests that a broker lives by: the first table of each walk."""
+    walks = re.split("^## ", (ROOT / "docs" / "architecture.md").read_text(), flags=re.MULTILINE)
+    for walk in ("One produce", "One fetch", "One join"):
+        (text,) = (one for one in walks if one.startswith(walk + "\n"))
+        (table, *_) = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
+        steps = STEP.findall(table)
+        functions = [name for _, names in steps for name in re.findall(r"\w+", names)]
+        assert len({path for path, _ in steps}) <= 8, walk
+        assert 8 <= len(functions) <= 15, (walk, functions)

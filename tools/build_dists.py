@@ -74,7 +74,7 @@ def _build_manylinux(source: pathlib.Path, work: pathlib.Path) -> pathlib.Path:
 
 
 def copy_of_checkout(target: pathlib.Path) -> pathlib.Path:
-    """What is source of this checkout, nothing that was generated, at `target`, which must not be there."""
+    """Sources of this checkout, nothing that was generated, at `target`, which must not be there."""
 
     def ignored(folder: str, names: list[str]) -> set[str]:
         top = NOT_SOURCE if pathlib.Path(folder) == CHECKOUT else set()

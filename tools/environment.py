@@ -64,7 +64,7 @@ EXTRAS = {
 """Virtual environment -> the extras of pyproject.toml that it gets."""
 
 PINNED = {"spark": ["pyspark==4.0.0"], "spark-3.5": ["pyspark==3.5.7"]}
-"""What an environment holds at one version, because its jars are of that version."""
+"""Packages that an environment holds at one version, because its jars are of that version."""
 
 ZIGLANG = "ziglang==0.17.1"
 """A C compiler for a system that has none."""
@@ -133,7 +133,7 @@ NIGHTLY_TOOLS = [
     ("tmux", "tmux, for the commands in a terminal", "tmux"),
     ("prometheus", "Prometheus, for boards and alerts", "prometheus"),
 ]
-"""What `make nightly` needs besides."""
+"""Pieces that `make nightly` needs besides."""
 
 
 def _say(text: str) -> None:
@@ -340,7 +340,7 @@ def _all_jars(names: Sequence[str]) -> list[pathlib.Path]:
 
 
 class Prepared(NamedTuple):
-    """What came of one piece."""
+    """Result of one piece."""
 
     name: str
     seconds: float
@@ -348,7 +348,7 @@ class Prepared(NamedTuple):
     path: pathlib.Path | None
     """None if it was left out."""
     lacking: str = ""
-    """What the system lacks for it."""
+    """Packages that the system lacks for it."""
 
 
 def pieces() -> list[str]:
@@ -382,7 +382,7 @@ def prepare(names: Sequence[str]) -> list[Prepared]:
 
 
 def _lacking(piece: str) -> str:
-    """What the system lacks for it, with the package that brings it; empty if nothing."""
+    """Programs that the system lacks for it, with the package that brings it; empty if nothing."""
     kind, _, name = piece.partition(":")
     tools = {
         program: f"{what} (Debian: apt-get install {package})" for program, what, package in SYSTEM_TOOLS
@@ -537,7 +537,7 @@ def system_program(name: str) -> str | None:
 
 
 def missing_tools() -> list[tuple[str, str]]:
-    """What the suites need of the system and do not find: (what it is, Debian package). Those of `make test`,
+    """Programs that the suites need and do not find: (what it is, Debian package). Those of `make test`,
     with ODRADEK_NIGHTLY those of `make nightly`."""
     missing = []
     for program, what, package in [

@@ -46,7 +46,7 @@ COMMANDS = ["global", "install", ":env:"]
 
 
 def settings(listed: str) -> dict[str, str]:
-    """What holds for an installation of all that `pip config list` lists."""
+    """Settings for an installation, of all that `pip config list` lists."""
     found: dict[str, dict[str, str]] = {section: {} for section in COMMANDS}
     for line in listed.splitlines():
         name, _, value = line.partition("=")
@@ -76,7 +76,7 @@ def uv_variables(wanted: Mapping[str, str], own: Mapping[str, str]) -> dict[str,
 
 
 def _configuration(pip: Sequence[str]) -> dict[str, str] | None:
-    """Of pip; None if it does not tell."""
+    """Version of pip; None if it does not tell."""
     listed = subprocess.run([*pip, "config", "list"], capture_output=True, text=True)
     return settings(listed.stdout) if listed.returncode == 0 else None
 

@@ -8,15 +8,12 @@ list of suites with a budget. A tier that takes half as long again fails: otherw
 nobody waits. Machines differ, and one machine from hour to hour: the same short work before and after each
 suite measures that.
 
-By day, a few failed tests of a suite that runs programs of others get a second try, as the tests of Apache
-Kafka get it in its own build: one that fails by chance in an hour of such programs would fail each second run
-of CI. Nothing is hidden: what failed first is told in full, and its suite is called unsteady.
+No test has a second try: one that fails by chance is a fault of its own, or of what it tests.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import pathlib
@@ -36,11 +33,9 @@ from tools import durations, environment
 
 REPORTS = environment.CHECKOUT / "build" / "reports"
 SHOWN_LINES = 25
-"""Of a failure that is told again at the end, its last ones."""
+"""Last lines of a failure that is told again at the end."""
 FILES_SHOWN = 12
-"""Of the files of a suite, the slowest ones."""
-LAST_FAILED = environment.CHECKOUT / ".pytest_cache" / "v" / "cache" / "lastfailed"
-"""Where pytest keeps which tests failed: an object whose keys are their names."""
+"""Slowest files of a suite."""
 ERROR_FROM = 1.5
 """How far a tier may exceed its budget, as a factor, before that is an error."""
 YARDSTICK = """
@@ -57,10 +52,6 @@ FREE_BYTES_MIN = 4 << 30
 """A suite writes a fraction of that."""
 ORDER_SEED = "ODRADEK_ORDER_SEED"
 """Names the variable with a number: tests then run in a random order, the same for the same number."""
-SECOND_TRIES_MAX = 3
-"""Of the tests of one command. Where more fail, the reason is not chance."""
-SOME_FAILED = 1
-"""The exit status of pytest when all was collected and tests failed."""
 
 
 @dataclass
@@ -81,7 +72,7 @@ class Suite:
     on_disk: bool = False
     """Whether the directory of its temporary files is on a disk by day, too."""
     ours_alone: bool = False
-    """Whether it is about our code alone: nothing in it has a reason to fail by chance."""
+    """Whether it is about our code alone: no test of `smoke` is in it."""
 
 
 @dataclass
@@ -106,9 +97,6 @@ class Outcome:
     """Seconds."""
     tests: float = 0.0
     """Seconds."""
-    unsteady: list[str] = field(default_factory=list)
-    """The tests that failed first and passed at their second try."""
-
     skipped: bool = False
 
     @property
@@ -117,7 +105,7 @@ class Outcome:
             return "FAILED"
         if self.skipped:
             return "skipped"
-        return "unsteady" if self.unsteady else "passed"
+        return "passed"
 
 
 def pytest(*arguments: str) -> list[str]:
@@ -189,7 +177,7 @@ SPARK_STARTS_FAST = ["python", "-m", "compat_tests.spark.sessions"]
 """Takes a minute, once for each version: less than the sessions of the tests save."""
 
 SPARK_JARS = ["spark-4.0.0", "spark-4.0.0-formats", "spark-4.0.0-iceberg"]
-"""Those of the session of the tests."""
+"""Jars of the session of the tests."""
 
 TESTS = environment.CHECKOUT / "tests"
 
@@ -447,13 +435,7 @@ def run_in(scratch: str, suite: Suite, name: str) -> Outcome:
     for report in reports(name, ""):
         report.unlink()
     for number, command in enumerate(suite.commands):
-        LAST_FAILED.unlink(missing_ok=True)
         found = status(command, f"{name}-{number}.xml")
-        if found == SOME_FAILED and (tests := second_tries(suite, command)):
-            options = [word for word in command if word.startswith("--") and "=" in word]
-            found = status(pytest(*options, *tests), f"{name}-{number}-again.xml")
-            if found == 0:
-                outcome.unsteady += tests
         outcome.passed = outcome.passed and found == 0
     for command, process in zip(suite.beside, beside, strict=True):
         output, _ = process.communicate()
@@ -463,16 +445,8 @@ def run_in(scratch: str, suite: Suite, name: str) -> Outcome:
     return outcome
 
 
-def second_tries(suite: Suite, command: list[str]) -> list[str]:
-    """The tests of the command that just failed, if they get a second try."""
-    if suite.ours_alone or NIGHTLY or "pytest" not in command or not LAST_FAILED.exists():
-        return []
-    tests = sorted(json.loads(LAST_FAILED.read_text()))
-    return tests if len(tests) <= SECOND_TRIES_MAX else []
-
-
 def reports(name: str, suffix: str) -> list[pathlib.Path]:
-    """Those of a suite's last run, and not of a suite whose name begins with its name."""
+    """Reports of a suite's last run, and not of a suite whose name begins with its name."""
     return sorted(REPORTS.glob(f"{name}-[0-9]*{suffix}"))
 
 
@@ -595,9 +569,6 @@ def run_all(names: Sequence[str], tier: Tier) -> int:
     if skips:
         missing = sorted({what for tools in skips.values() for what in tools})
         print(f"not run, because {' and '.join(missing)} is missing: {', '.join(skips)}")
-    for name, outcome in outcomes.items():
-        for test in outcome.unsteady:
-            print(f"unsteady: {name}: {test} failed, and passed at its second try")
     return 0 if all(outcome.passed for outcome in outcomes.values()) and not is_too_long else 1
 
 

@@ -266,7 +266,7 @@ _MESSAGES = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Not authorized for this transactional id.",
     ErrorCode.SECURITY_DISABLED: "The broker runs without an authorizer.",
     ErrorCode.OPERATION_NOT_ATTEMPTED: "Not tried, because another part of the same request failed.",
-    ErrorCode.KAFKA_STORAGE_ERROR: "The disk failed while the broker read or wrote the log.",
+    ErrorCode.KAFKA_STORAGE_ERROR: "The disk of the broker failed or is full.",
     ErrorCode.LOG_DIR_NOT_FOUND: "The broker has no such log directory.",
     ErrorCode.SASL_AUTHENTICATION_FAILED: "The credentials were refused.",
     ErrorCode.UNKNOWN_PRODUCER_ID: "The log has no state of this producer id any more.",

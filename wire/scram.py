@@ -84,7 +84,7 @@ def user_of_sasl_name(name: str) -> str:
 
 
 class ScramClient:
-    """One authentication of a client: send `first`, then `final(answer)`, then check the last answer.
+    """One authentication of a client: send `first`, then `final(challenge)`, then check the last response.
 
     `nonce` is printable ASCII without a comma, new for each authentication. `extensions` are such as
     `tokenauth=true`.
@@ -119,9 +119,9 @@ class ScramClient:
         self._signature = digest_of(self._mechanism, keys.server, message)
         return f"{without_proof},p={b2a_base64(proof, newline=False).decode()}".encode()
 
-    def verify(self, answer: bytes) -> None:
+    def verify(self, response: bytes) -> None:
         """Check that the server knows the password, too. Raises ScramError."""
-        found = _SERVER_FINAL.fullmatch(answer.decode("ascii", "replace"))
+        found = _SERVER_FINAL.fullmatch(response.decode("ascii", "replace"))
         if (
             found is None
             or self._signature is None

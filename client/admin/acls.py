@@ -54,10 +54,10 @@ def describe_acls(cluster: Cluster, filters: Sequence[AclFilter]) -> list[Acl]:
     """The rules that one of the filters matches, sorted. ClientError for a refusal."""
     found: set[Acl] = set()
     for one in filters:
-        answer = cluster.ask(ANY_NODE, DescribeAclsRequest(**_wanted(one)))
-        if answer.error_code != ErrorCode.NONE:
-            raise refusal("listing ACLs", error_of(answer.error_code), answer.error_message)
-        found.update(_acl(resource, acl) for resource in answer.resources for acl in resource.acls)
+        response = cluster.ask(ANY_NODE, DescribeAclsRequest(**_wanted(one)))
+        if response.error_code != ErrorCode.NONE:
+            raise refusal("listing ACLs", error_of(response.error_code), response.error_message)
+        found.update(_acl(resource, acl) for resource in response.resources for acl in resource.acls)
     return sorted(found)
 
 
@@ -75,10 +75,10 @@ def add_acls(cluster: Cluster, acls: Sequence[Acl]) -> Outcome:
         )
         for one in acls
     ]
-    answer = ask_controller(cluster, CreateAclsRequest(creations=creations))
+    response = ask_controller(cluster, CreateAclsRequest(creations=creations))
     return [
         Refused(str(one), refusal(f"adding {one}", error_of(result.error_code), result.error_message))
-        for one, result in zip(acls, answer.results, strict=True)
+        for one, result in zip(acls, response.results, strict=True)
         if result.error_code != ErrorCode.NONE
     ]
 
@@ -99,10 +99,10 @@ def remove_acls(cluster: Cluster, filters: Sequence[AclFilter]) -> tuple[list[Ac
     return sorted(removed), refused
 
 
-def _refusals(doing: str, name: str, answer: Any) -> Outcome:
-    if answer.error_code == ErrorCode.NONE:
+def _refusals(doing: str, name: str, response: Any) -> Outcome:
+    if response.error_code == ErrorCode.NONE:
         return []
-    return [Refused(name, refusal(doing, error_of(answer.error_code), answer.error_message))]
+    return [Refused(name, refusal(doing, error_of(response.error_code), response.error_message))]
 
 
 def _wanted(one: AclFilter) -> dict[str, Any]:

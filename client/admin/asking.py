@@ -28,12 +28,12 @@ Outcome = list[Refused]
 """The refusals of a request; the other things were done."""
 
 
-def outcome(doing: str, answers: Sequence[tuple[str, int, str | None]]) -> Outcome:
-    """The refusals among the answers: name, error code and message of each thing. `doing` begins the
+def outcome(doing: str, responses: Sequence[tuple[str, int, str | None]]) -> Outcome:
+    """The refusals among the responses: name, error code and message of each thing. `doing` begins the
     sentence before the name: "deleting topic"."""
     return [
         Refused(name, refusal(f"{doing} {name}", error_of(code), message))
-        for name, code, message in answers
+        for name, code, message in responses
         if code != ErrorCode.NONE
     ]
 
@@ -51,8 +51,8 @@ def ask_controller(cluster: Cluster, request: Message) -> Any:
 
 def all_brokers(cluster: Cluster) -> list[int]:
     """The ids of the brokers that are there, sorted."""
-    answer = cluster.ask(ANY_NODE, MetadataRequest(topics=[]))
-    return sorted(broker.node_id for broker in answer.brokers)
+    response = cluster.ask(ANY_NODE, MetadataRequest(topics=[]))
+    return sorted(broker.node_id for broker in response.brokers)
 
 
 def ask_in_batches(
@@ -63,7 +63,7 @@ def ask_in_batches(
     parts_of: Callable[[Any], Iterable[tuple[Key, Any]]],
     version_max: int | None = None,
 ) -> dict[Key, Any]:
-    """The part of each key in the answers, one request to each node for all its keys.
+    """The part of each key in the responses, one request to each node for all its keys.
 
     `nodes` has where each key was last seen. A key that is not served there any more is asked alone, at its
     `target_of`, with retries. ClientError for what fails so, too; other codes are in the parts.
@@ -76,12 +76,12 @@ def ask_in_batches(
         try:
             connection = cluster.connect(node)
             request = request_of(keys)
-            answer = connection.ask(request, connection.version_of(type(request), version_max))
+            response = connection.ask(request, connection.version_of(type(request), version_max))
         except Disconnected as error:
             cluster.failed(node, error)
             continue
         found.update(
-            (key, part) for key, part in parts_of(answer) if not any(map(is_retriable, error_codes(part)))
+            (key, part) for key, part in parts_of(response) if not any(map(is_retriable, error_codes(part)))
         )
     for key in nodes:
         if key not in found:

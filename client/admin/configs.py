@@ -138,9 +138,9 @@ def alter_configs(
     ]
     altered = AlterConfigsResource(resource_type=resource.kind, resource_name=resource.name, configs=wanted)
     request = IncrementalAlterConfigsRequest(resources=[altered], validate_only=only_validate)
-    (answer,) = cluster.ask(_owner(resource, controller_of(cluster)), request).responses
-    if answer.error_code != ErrorCode.NONE:
-        raise refusal(f"changing {resource}", error_of(answer.error_code), answer.error_message)
+    (response,) = cluster.ask(_owner(resource, controller_of(cluster)), request).responses
+    if response.error_code != ErrorCode.NONE:
+        raise refusal(f"changing {resource}", error_of(response.error_code), response.error_message)
 
 
 def _owner(resource: Resource, others: int) -> int:
@@ -148,7 +148,7 @@ def _owner(resource: Resource, others: int) -> int:
     if resource.kind not in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER) or not resource.name:
         return others
     if not resource.name.isascii() or not resource.name.isdecimal() or int(resource.name) > 2**31 - 1:
-        raise ClientError(f"{resource} is no broker: it is the number of one")
+        raise ClientError(f"{resource} is not a broker: it is the number of one")
     return int(resource.name)
 
 

@@ -70,47 +70,43 @@ class LogDir:
 def describe_cluster(cluster: Cluster) -> ClusterDescription:
     """With the brokers that are fenced, where the cluster tells of them. ClientError for a refusal."""
     try:
-        version = _version_of(cluster, DescribeClusterRequest)
+        # One that every broker is likely to have, as a request may go to another than the last one.
+        version = cluster.version_of(ANY_NODE, DescribeClusterRequest)
     except ClientError as error:
         if error.code != ErrorCode.UNSUPPORTED_VERSION:
             raise
         return _of_metadata(cluster)
-    answer = cluster.ask(
+    response = cluster.ask(
         ANY_NODE, DescribeClusterRequest(include_fenced_brokers=version >= 2), version_max=version
     )
-    if answer.error_code != ErrorCode.NONE:
-        raise refusal("describing the cluster", error_of(answer.error_code), answer.error_message)
+    if response.error_code != ErrorCode.NONE:
+        raise refusal("describing the cluster", error_of(response.error_code), response.error_message)
     brokers = [
         Broker(one.broker_id, one.host, one.port, one.rack, one.is_fenced if version >= 2 else None)
-        for one in answer.brokers
+        for one in response.brokers
     ]
     return ClusterDescription(
-        answer.cluster_id, answer.controller_id, sorted(brokers, key=lambda one: one.broker)
+        response.cluster_id, response.controller_id, sorted(brokers, key=lambda one: one.broker)
     )
-
-
-def _version_of(cluster: Cluster, request_class: type[DescribeClusterRequest]) -> int:
-    """One that every broker is likely to have, as a request may go to another than the last one."""
-    return cluster.connect(ANY_NODE).version_of(request_class)
 
 
 def _of_metadata(cluster: Cluster) -> ClusterDescription:
     """For brokers before Kafka 2.8."""
-    answer = cluster.ask(ANY_NODE, MetadataRequest(topics=[]))
-    brokers = [Broker(one.node_id, one.host, one.port, one.rack, None) for one in answer.brokers]
+    response = cluster.ask(ANY_NODE, MetadataRequest(topics=[]))
+    brokers = [Broker(one.node_id, one.host, one.port, one.rack, None) for one in response.brokers]
     return ClusterDescription(
-        answer.cluster_id, answer.controller_id, sorted(brokers, key=lambda one: one.broker)
+        response.cluster_id, response.controller_id, sorted(brokers, key=lambda one: one.broker)
     )
 
 
 def describe_features(cluster: Cluster, broker: int = ANY_NODE) -> Features:
     """Features as one broker describes them."""
     request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
-    answer = cluster.ask(broker, request)
+    response = cluster.ask(broker, request)
     return Features(
-        {one.name: (one.min_version, one.max_version) for one in answer.supported_features},
-        {one.name: (one.min_version_level, one.max_version_level) for one in answer.finalized_features},
-        answer.finalized_features_epoch,
+        {one.name: (one.min_version, one.max_version) for one in response.supported_features},
+        {one.name: (one.min_version_level, one.max_version_level) for one in response.finalized_features},
+        response.finalized_features_epoch,
     )
 
 
@@ -119,10 +115,10 @@ def describe_log_dirs(cluster: Cluster, brokers: Sequence[int] | None = None) ->
     does not answer."""
     found: list[LogDir] = []
     for broker in all_brokers(cluster) if brokers is None else brokers:
-        answer = cluster.ask(broker, DescribeLogDirsRequest(topics=None))
-        if answer.error_code != ErrorCode.NONE:
-            raise refusal(f"describing the log directories of broker {broker}", error_of(answer.error_code))
-        found += sorted((_log_dir(broker, one) for one in answer.results), key=lambda one: one.path)
+        response = cluster.ask(broker, DescribeLogDirsRequest(topics=None))
+        if response.error_code != ErrorCode.NONE:
+            raise refusal(f"describing the log directories of broker {broker}", error_of(response.error_code))
+        found += sorted((_log_dir(broker, one) for one in response.results), key=lambda one: one.path)
     return found
 
 

@@ -39,7 +39,7 @@ from odradek.wire.schema import Message
 OFFSET_FETCH_VERSION_MAX = 9
 """From 10 on topics have ids instead of names, and a topic that is gone has none."""
 GROUPS_AT_ONCE = 500
-"""In one request; the answer has all their members or offsets."""
+"""In one request; the response has all their members or offsets."""
 
 Offsets = dict[TopicPartition, int]
 
@@ -90,10 +90,10 @@ def list_groups(cluster: Cluster) -> list[ListedGroup]:
     """All that the user may see, sorted by name: each broker tells of those that it coordinates."""
     found: dict[str, ListedGroup] = {}
     for broker in all_brokers(cluster):
-        answer = cluster.ask(broker, ListGroupsRequest())
-        if answer.error_code != ErrorCode.NONE:
-            raise refusal(f"listing the groups of broker {broker}", answer.error_code)
-        for one in answer.groups:
+        response = cluster.ask(broker, ListGroupsRequest())
+        if response.error_code != ErrorCode.NONE:
+            raise refusal(f"listing the groups of broker {broker}", response.error_code)
+        for one in response.groups:
             kind = (one.group_type or "classic").lower()
             found[one.group_id] = ListedGroup(one.group_id, kind, one.group_state, one.protocol_type, broker)
     return [found[group] for group in sorted(found)]
@@ -112,27 +112,27 @@ def describe_groups(
     refused: list[Refused] = []
     for kind, (request_of, read) in _KINDS.items():
         listed = [one for one in wanted if one.type == kind]
-        for answer, one in _of_groups(cluster, listed, request_of, _described):
-            code = error_of(answer.error_code)
-            if code == ErrorCode.NONE and answer.group_state == "Dead":
+        for response, one in _of_groups(cluster, listed, request_of, _described):
+            code = error_of(response.error_code)
+            if code == ErrorCode.NONE and response.group_state == "Dead":
                 code = ErrorCode.GROUP_ID_NOT_FOUND
             if code == ErrorCode.NONE:
-                described[one.group] = _description(one, answer, read(answer))
+                described[one.group] = _description(one, response, read(response))
             else:
-                failure = refusal(f"describing group {one.group}", code, answer.error_message)
+                failure = refusal(f"describing group {one.group}", code, response.error_message)
                 refused.append(Refused(one.group, failure))
     return [described[one.group] for one in wanted if one.group in described], refused
 
 
-def _described(answer: Any) -> Iterator[tuple[str, Any]]:
-    return ((one.group_id, one) for one in answer.groups)
+def _described(response: Any) -> Iterator[tuple[str, Any]]:
+    return ((one.group_id, one) for one in response.groups)
 
 
-def _description(listed: ListedGroup, answer: Any, members: Iterable[GroupMember]) -> GroupDescription:
-    assignor = getattr(answer, "assignor_name", "") or getattr(answer, "protocol_data", "")
+def _description(listed: ListedGroup, response: Any, members: Iterable[GroupMember]) -> GroupDescription:
+    assignor = getattr(response, "assignor_name", "") or getattr(response, "protocol_data", "")
     sorted_members = sorted(members, key=lambda one: (one.client_id, one.member_id))
     return GroupDescription(
-        listed.group, listed.type, answer.group_state, assignor, listed.coordinator, sorted_members
+        listed.group, listed.type, response.group_state, assignor, listed.coordinator, sorted_members
     )
 
 
@@ -206,10 +206,10 @@ def offsets_of_groups(
     ):
         listed = [one for one in wanted if (one.type == "share") == is_share]
         version_max = None if is_share else OFFSET_FETCH_VERSION_MAX
-        for answer, one in _of_groups(cluster, listed, request_of, _described, version_max):
-            code = error_of(answer.error_code)
+        for response, one in _of_groups(cluster, listed, request_of, _described, version_max):
+            code = error_of(response.error_code)
             if code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
-                found[one.group] = read(answer)
+                found[one.group] = read(response)
             else:
                 doing = f"reading the offsets of group {one.group}"
                 refused.append(Refused(one.group, refusal(doing, code)))
@@ -258,15 +258,15 @@ def alter_share_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPart
         ],
     )
     doing = f"moving share group {group}"
-    answer = cluster.ask(_coordinator(group), request)
-    if answer.error_code != ErrorCode.NONE:
-        raise refusal(doing, answer.error_code, answer.error_message)
-    answers = [
+    response = cluster.ask(_coordinator(group), request)
+    if response.error_code != ErrorCode.NONE:
+        raise refusal(doing, response.error_code, response.error_message)
+    responses = [
         (f"{topic.topic_name}-{one.partition_index}", one.error_code, one.error_message)
-        for topic in answer.responses
+        for topic in response.responses
         for one in topic.partitions
     ]
-    return outcome(f"{doing} in", answers)
+    return outcome(f"{doing} in", responses)
 
 
 # Deleting ---------------------------------------------------------------------------------------------
@@ -274,13 +274,13 @@ def alter_share_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPart
 
 def delete_groups(cluster: Cluster, groups: Iterable[ListedGroup]) -> Outcome:
     """Deletes groups that have no members, with their offsets; returns the refusals."""
-    answers = _of_groups(
+    responses = _of_groups(
         cluster,
         list(groups),
         lambda names: DeleteGroupsRequest(groups_names=names),
-        lambda answer: ((one.group_id, one) for one in answer.results),
+        lambda response: ((one.group_id, one) for one in response.results),
     )
-    return outcome("deleting group", [(one.group, answer.error_code, None) for answer, one in answers])
+    return outcome("deleting group", [(one.group, response.error_code, None) for response, one in responses])
 
 
 def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> Outcome:
@@ -293,15 +293,15 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicParti
         group_id=group,
         topics=[OffsetDeleteRequestTopic(name=name, partitions=of) for name, of in topics.items()],
     )
-    answer = cluster.ask(_coordinator(group), request)
-    if answer.error_code != ErrorCode.NONE:
-        raise refusal(f"deleting offsets of group {group}", answer.error_code)
-    answers = [
+    response = cluster.ask(_coordinator(group), request)
+    if response.error_code != ErrorCode.NONE:
+        raise refusal(f"deleting offsets of group {group}", response.error_code)
+    responses = [
         (f"{topic.name}-{one.partition_index}", one.error_code, None)
-        for topic in answer.topics
+        for topic in response.topics
         for one in topic.partitions
     ]
-    return outcome(f"deleting the offset of group {group} for", answers)
+    return outcome(f"deleting the offset of group {group} for", responses)
 
 
 def delete_share_offsets(cluster: Cluster, group: str, topics: Iterable[str]) -> Outcome:
@@ -309,11 +309,11 @@ def delete_share_offsets(cluster: Cluster, group: str, topics: Iterable[str]) ->
     ClientError if all are refused."""
     wanted = [DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in sorted(topics)]
     request = DeleteShareGroupOffsetsRequest(group_id=group, topics=wanted)
-    answer = cluster.ask(_coordinator(group), request)
-    if answer.error_code != ErrorCode.NONE:
-        raise refusal(f"deleting offsets of share group {group}", answer.error_code, answer.error_message)
-    answers = [(one.topic_name, one.error_code, one.error_message) for one in answer.responses]
-    return outcome(f"deleting the offsets of share group {group} for", answers)
+    response = cluster.ask(_coordinator(group), request)
+    if response.error_code != ErrorCode.NONE:
+        raise refusal(f"deleting offsets of share group {group}", response.error_code, response.error_message)
+    responses = [(one.topic_name, one.error_code, one.error_message) for one in response.responses]
+    return outcome(f"deleting the offsets of share group {group} for", responses)
 
 
 def _of_groups(
@@ -323,7 +323,7 @@ def _of_groups(
     parts_of: Callable[[Any], Iterable[tuple[str, Any]]],
     version_max: int | None = None,
 ) -> Iterator[tuple[Any, ListedGroup]]:
-    """The answer for each group, and the group."""
+    """The response for each group, and the group."""
     for first in range(0, len(groups), GROUPS_AT_ONCE):
         some: Mapping[str, ListedGroup] = {one.group: one for one in groups[first : first + GROUPS_AT_ONCE]}
         nodes = {name: one.coordinator for name, one in some.items()}

@@ -44,7 +44,7 @@ def offset_bounds(cluster: Cluster, partitions: Collection[TopicPartition]) -> d
         return {}
     starts = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
     ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST))
-    # Records may be deleted between the two answers.
+    # Records may be deleted between the two responses.
     return {key: (starts[key], max(starts[key], ends[key])) for key in partitions}
 
 

@@ -37,15 +37,15 @@ def describe_quotas(
     type of name. ClientError for a refusal."""
     components = [_component(kind, name) for kind, name in wanted.items()]
     request = DescribeClientQuotasRequest(components=components, strict=only_these_types)
-    answer = cluster.ask(ANY_NODE, request)
-    if answer.error_code != ErrorCode.NONE:
-        raise refusal("listing quotas", error_of(answer.error_code), answer.error_message)
+    response = cluster.ask(ANY_NODE, request)
+    if response.error_code != ErrorCode.NONE:
+        raise refusal("listing quotas", error_of(response.error_code), response.error_message)
     found = [
         EntityQuotas(
             _ordered({one.entity_type: one.entity_name for one in entry.entity}),
             {value.key: value.value for value in sorted(entry.values, key=lambda value: value.key)},
         )
-        for entry in answer.entries or ()
+        for entry in response.entries or ()
     ]
     return sorted(found, key=_rank)
 
@@ -63,9 +63,9 @@ def alter_quotas(
     request = AlterClientQuotasRequest(
         entries=[AlteredEntry(entity=named, ops=operations)], validate_only=only_validate
     )
-    for answer in ask_controller(cluster, request).entries:
-        if answer.error_code != ErrorCode.NONE:
-            raise refusal("changing quotas", error_of(answer.error_code), answer.error_message)
+    for response in ask_controller(cluster, request).entries:
+        if response.error_code != ErrorCode.NONE:
+            raise refusal("changing quotas", error_of(response.error_code), response.error_message)
 
 
 def _component(kind: str, name: str | None) -> ComponentData:

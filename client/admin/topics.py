@@ -13,7 +13,7 @@ from odradek.client.admin.asking import (
     controller_of,
     outcome,
 )
-from odradek.client.client_error import ClientError, Disconnected, refusal
+from odradek.client.client_error import ClientError, Disconnected, Unreachable, refusal
 from odradek.client.cluster import Cluster, TopicPartition, leader_of
 from odradek.client.patience import Patience
 from odradek.wire.errors import ErrorCode, error_of
@@ -64,9 +64,9 @@ def describe_topics(
     """The topics, sorted by name; None: all that the user may see. With names, those that are not there or
     that may not be seen are refused."""
     named = None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(set(topics))]
-    answer = cluster.read_metadata(MetadataRequest(topics=named, allow_auto_topic_creation=False))
+    response = cluster.read_metadata(MetadataRequest(topics=named, allow_auto_topic_creation=False))
     found, refused = [], []
-    for topic in answer.topics:
+    for topic in response.topics:
         code = error_of(topic.error_code)
         if code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
             partitions = sorted(map(_partition, topic.partitions), key=lambda one: one.partition)
@@ -109,10 +109,10 @@ def log_sizes(
     sizes: dict[TopicPartition, int] = {}
     for broker in all_brokers(cluster):
         try:
-            answer = cluster.ask(broker, request)
+            response = cluster.ask(broker, request)
         except Disconnected:
             continue
-        for result in answer.results:
+        for result in response.results:
             for topic in result.topics:
                 for one in topic.partitions:
                     if not one.is_future_key:
@@ -143,11 +143,13 @@ def create_topic(
         configs=[CreatableTopicConfig(name=name, value=value) for name, value in settings.items()],
     )
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS, validate_only=only_validate)
-    (answer,) = ask_controller(cluster, request).topics
-    if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+    (response,) = ask_controller(cluster, request).topics
+    if response.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
         return False
-    if answer.error_code != ErrorCode.NONE:
-        raise refusal(doing or f"creating topic {topic}", error_of(answer.error_code), answer.error_message)
+    if response.error_code != ErrorCode.NONE:
+        raise refusal(
+            doing or f"creating topic {topic}", error_of(response.error_code), response.error_message
+        )
     return True
 
 
@@ -155,19 +157,19 @@ def add_partitions(cluster: Cluster, topic: str, partitions: int, *, only_valida
     """Increases the partitions of a topic to a number; ClientError for a refusal."""
     wanted = CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
     request = CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS, validate_only=only_validate)
-    (answer,) = ask_controller(cluster, request).results
-    if answer.error_code != ErrorCode.NONE:
+    (response,) = ask_controller(cluster, request).results
+    if response.error_code != ErrorCode.NONE:
         doing = f"giving topic {topic} {partitions} partitions"
-        raise refusal(doing, error_of(answer.error_code), answer.error_message)
+        raise refusal(doing, error_of(response.error_code), response.error_message)
 
 
 def delete_topics(cluster: Cluster, topics: Collection[str]) -> Outcome:
     """Deletes the topics; returns the refusals."""
     request = DeleteTopicsRequest(topic_names=sorted(set(topics)), timeout_ms=TIMEOUT_MS)
     # Later versions have ids, too; names are enough here.
-    answer = cluster.ask(controller_of(cluster), request, version_max=5)
+    response = cluster.ask(controller_of(cluster), request, version_max=5)
     return outcome(
-        "deleting topic", [(one.name, one.error_code, one.error_message) for one in answer.responses]
+        "deleting topic", [(one.name, one.error_code, one.error_message) for one in response.responses]
     )
 
 
@@ -184,13 +186,15 @@ def delete_records(
             topics=[DeleteRecordsTopic(name=topic, partitions=[one])], timeout_ms=TIMEOUT_MS
         )
         try:
-            answer = cluster.ask(leader_of(topic, partition), request).topics[0].partitions[0]
+            response = cluster.ask(leader_of(topic, partition), request).topics[0].partitions[0]
+        except Unreachable:
+            raise
         except ClientError as error:
             refused.append(Refused(f"{topic}-{partition}", error))
             continue
-        refused += outcome("deleting records of", [(f"{topic}-{partition}", answer.error_code, None)])
-        if answer.error_code == ErrorCode.NONE:
-            starts[topic, partition] = answer.low_watermark
+        refused += outcome("deleting records of", [(f"{topic}-{partition}", response.error_code, None)])
+        if response.error_code == ErrorCode.NONE:
+            starts[topic, partition] = response.low_watermark
     return starts, refused
 
 

@@ -80,12 +80,12 @@ def list_transactions(
     found: list[ListedTransaction] = []
     request = ListTransactionsRequest(state_filters=[*states], producer_id_filters=sorted(producer_ids))
     for broker in all_brokers(cluster):
-        answer = cluster.ask(broker, request)
-        if answer.error_code != ErrorCode.NONE:
-            raise refusal(f"listing the transactions of broker {broker}", answer.error_code)
+        response = cluster.ask(broker, request)
+        if response.error_code != ErrorCode.NONE:
+            raise refusal(f"listing the transactions of broker {broker}", response.error_code)
         found += [
             ListedTransaction(one.transactional_id, one.producer_id, one.transaction_state, broker)
-            for one in answer.transaction_states
+            for one in response.transaction_states
         ]
     return sorted(found, key=lambda one: one.transactional_id)
 
@@ -96,10 +96,10 @@ def describe_transactions(
     """The transactions, in the order given; ids that are no more, or that may not be seen, are refused."""
     found: list[TransactionDescription] = []
     refused: list[Refused] = []
-    for name, (answer, coordinator) in _described(cluster, [*transactions]).items():
-        code = error_of(answer.error_code)
+    for name, (response, coordinator) in _described(cluster, [*transactions]).items():
+        code = error_of(response.error_code)
         if code == ErrorCode.NONE:
-            found.append(_transaction(answer, coordinator))
+            found.append(_transaction(response, coordinator))
         else:
             refused.append(Refused(name, refusal(f"describing transaction {name}", code)))
     return found, refused
@@ -108,18 +108,18 @@ def describe_transactions(
 def _described(
     cluster: Cluster, transactions: Sequence[ListedTransaction | str]
 ) -> dict[str, tuple[Any, int | None]]:
-    """The answer for each id, and its coordinator. Where that is not known it is looked up, one by one."""
+    """The response for each id, and its coordinator. Where that is not known it is looked up, one by one."""
     found: dict[str, tuple[Any, int | None]] = {}
     for first in range(0, len(transactions), AT_ONCE):
         some = transactions[first : first + AT_ONCE]
         nodes = {one.transactional_id: one.coordinator for one in some if isinstance(one, ListedTransaction)}
-        answers = ask_in_batches(cluster, nodes, _coordinator, _request, _states)
+        responses = ask_in_batches(cluster, nodes, _coordinator, _request, _states)
         for one in some:
             if isinstance(one, ListedTransaction):
-                found[one.transactional_id] = answers[one.transactional_id], one.coordinator
+                found[one.transactional_id] = responses[one.transactional_id], one.coordinator
             else:
-                (answer,) = cluster.ask(_coordinator(one), _request([one])).transaction_states
-                found[one] = answer, None
+                (response,) = cluster.ask(_coordinator(one), _request([one])).transaction_states
+                found[one] = response, None
     return found
 
 
@@ -127,8 +127,8 @@ def _request(transactional_ids: list[str]) -> DescribeTransactionsRequest:
     return DescribeTransactionsRequest(transactional_ids=transactional_ids)
 
 
-def _states(answer: Any) -> Iterator[tuple[str, Any]]:
-    return ((one.transactional_id, one) for one in answer.transaction_states)
+def _states(response: Any) -> Iterator[tuple[str, Any]]:
+    return ((one.transactional_id, one) for one in response.transaction_states)
 
 
 def _coordinator(transactional_id: str) -> Coordinator:
@@ -172,14 +172,16 @@ def describe_producers(
     found: list[ProducerState] = []
     for first in range(0, len(led), AT_ONCE):
         nodes = dict(led[first : first + AT_ONCE])
-        answers = ask_in_batches(cluster, nodes, _leader, _producers_request, _producers)
-        for (topic, partition), answer in answers.items():
+        responses = ask_in_batches(cluster, nodes, _leader, _producers_request, _producers)
+        for (topic, partition), response in responses.items():
             name = f"{topic}-{partition}"
-            if answer.error_code != ErrorCode.NONE:
-                failure = refusal(f"reading the producers of {name}", answer.error_code, answer.error_message)
+            if response.error_code != ErrorCode.NONE:
+                failure = refusal(
+                    f"reading the producers of {name}", response.error_code, response.error_message
+                )
                 refused.append(Refused(name, failure))
             found += sorted(
-                (_producer(topic, partition, one) for one in answer.active_producers),
+                (_producer(topic, partition, one) for one in response.active_producers),
                 key=lambda one: one.producer_id,
             )
     return found, refused
@@ -198,8 +200,8 @@ def _producers_request(partitions: list[TopicPartition]) -> DescribeProducersReq
     )
 
 
-def _producers(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
-    return (((topic.name, one.partition_index), one) for topic in answer.topics for one in topic.partitions)
+def _producers(response: Any) -> Iterator[tuple[TopicPartition, Any]]:
+    return (((topic.name, one.partition_index), one) for topic in response.topics for one in topic.partitions)
 
 
 def _producer(topic: str, partition: int, one: Any) -> ProducerState:
@@ -255,8 +257,8 @@ def abort_transaction(cluster: Cluster, producer: ProducerState) -> None:
         coordinator_epoch=max(0, producer.coordinator_epoch),
     )
     target = leader_of(producer.topic, producer.partition)
-    answer = cluster.ask(target, WriteTxnMarkersRequest(markers=[marker]))
-    for result in answer.markers:
+    response = cluster.ask(target, WriteTxnMarkersRequest(markers=[marker]))
+    for result in response.markers:
         for of in result.topics:
             for one in of.partitions:
                 if one.error_code != ErrorCode.NONE:

@@ -34,11 +34,11 @@ class Credential:
 def describe_users(cluster: Cluster, users: Sequence[str] | None = None) -> list[Credential]:
     """The credentials of users, sorted; None: of all. Users without any are left out."""
     names = None if users is None else [UserName(name=name) for name in sorted(set(users))]
-    answer = cluster.ask(controller_of(cluster), DescribeUserScramCredentialsRequest(users=names))
-    if answer.error_code != ErrorCode.NONE:
-        raise refusal("listing users", error_of(answer.error_code), answer.error_message)
+    response = cluster.ask(controller_of(cluster), DescribeUserScramCredentialsRequest(users=names))
+    if response.error_code != ErrorCode.NONE:
+        raise refusal("listing users", error_of(response.error_code), response.error_message)
     found = []
-    for result in answer.results:
+    for result in response.results:
         if result.error_code not in (ErrorCode.NONE, ErrorCode.RESOURCE_NOT_FOUND):
             raise refusal(f"describing user {result.user}", error_of(result.error_code), result.error_message)
         found += [

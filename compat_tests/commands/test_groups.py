@@ -298,7 +298,7 @@ def test_groups_and_commits_are_deleted_unless_in_use(
         assert len(committed(admin, names[2])) == 3
         rows("groups", "delete", f"{topic}-*", "--dry-run", status=1)
         assert {one[0] for one in listed(admin)}.issuperset(names)
-        done = rows("groups", "delete", f"{topic}-*", status=1)
+        done = rows("groups", "delete", f"{topic}-*", "--yes", status=1)
         assert {row["group"]: row["deleted"] for row in done} == dict(
             zip(names, (True, True, False), strict=True)
         )

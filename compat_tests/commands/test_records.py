@@ -433,9 +433,9 @@ def test_the_leader_alone_may_acknowledge(odradek: Odradek, topic: str) -> None:
 
 def test_topics_that_are_not_there(odradek: Odradek) -> None:
     name = topic_name("records")
-    assert odradek.end("consume", name) == (1, b"", f"odradek: there is no topic {name}\n")
+    assert odradek.end("consume", name) == (1, b"", f"odradek: topic {name} does not exist\n")
     status, _, err = odradek.end("produce", name, content=b"x")
-    assert (status, err.startswith(f"odradek: there is no topic {name}: ")) == (1, True)
+    assert (status, err.startswith(f"odradek: topic {name} does not exist: ")) == (1, True)
     odradek("produce", name, "--create", content=b"x")
     assert odradek("consume", name) == b"x\n"
 

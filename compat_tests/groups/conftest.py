@@ -63,8 +63,10 @@ def start_broker(is_odradek: bool) -> Iterator[Start]:
         options["group.consumer.session.timeout.ms"] = SLOW_RESTART_MS
     with starting(is_odradek=is_odradek) as start:
 
-        def start_one(**more: object) -> TransactionBroker:
-            return start(options, **more)
+        def start_one(*, is_patient: bool = False, **more: object) -> TransactionBroker:
+            """`is_patient`: sessions of the new protocol outlast a restart, also on a busy machine."""
+            patience = {"group.consumer.session.timeout.ms": SLOW_RESTART_MS} if is_patient else {}
+            return start({**options, **patience}, **more)
 
         yield start_one
 

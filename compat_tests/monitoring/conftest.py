@@ -76,7 +76,7 @@ def watched(_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     options[1]["odradek.metrics.series.max"] = "0"
     targets = [f"127.0.0.1:{port}" for port in ports]
     with (
-        odradek.Broker(process=True, options=options[0], group_initial_rebalance_delay_ms=0) as broker,
+        odradek.Broker(process=True, options=options[0]) as broker,
         odradek.Broker(process=True, options=options[1]) as other,
         Cluster(ClientSettings(broker.bootstrap_servers)) as cluster,
         Cluster(ClientSettings(other.bootstrap_servers)) as of_other,

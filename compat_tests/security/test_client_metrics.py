@@ -47,7 +47,7 @@ def subscribe(address: str, name: str, **configs: str) -> None:
 def broker() -> Iterator[odradek.Broker]:
     """In a thread, as its metrics are read; clients push all metrics five times a second."""
     options = {"odradek.metrics.listen": f"127.0.0.1:{SCRAPED_PORT}"}
-    with odradek.Broker(group_initial_rebalance_delay_ms=0, options=options) as broker:
+    with odradek.Broker(options=options) as broker:
         subscribe(broker.bootstrap_servers, "all", metrics="*", interval_ms="200")
         yield broker
 

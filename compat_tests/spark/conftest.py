@@ -60,7 +60,7 @@ def client(bootstrap: str) -> Iterator[KafkaPythonClient]:
 @pytest.fixture(scope="session")
 def target() -> Iterator[str]:
     """Another broker, into which topics are copied: host:port."""
-    with odradek.Broker(process=True, group_initial_rebalance_delay_ms=0) as broker:
+    with odradek.Broker(process=True) as broker:
         yield broker.bootstrap_servers
 
 

@@ -205,7 +205,7 @@ def test_what_is_wrong_is_told_in_one_sentence(
         assert "\n" not in str(refused.value)
         return str(refused.value)
 
-    assert f"there is no topic nowhere at {tables.client.bootstrap}" in refusal(topics=["nowhere"])
+    assert f"topic nowhere does not exist at {tables.client.bootstrap}" in refusal(topics=["nowhere"])
     assert "has a name like nowhere.*" in refusal(topics=[], topic_pattern="nowhere.*")
     assert "give topics by name, or one pattern" in refusal(topics=[])
     assert "needs a schema" in refusal(value="json")

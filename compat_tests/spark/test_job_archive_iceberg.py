@@ -236,7 +236,7 @@ def test_what_is_wrong_is_told_in_one_sentence(
     session.sql(f"CREATE TABLE {mine} USING iceberg AS SELECT 1 AS one")
     assert f"{mine} has files that no archive wrote (snapshot " in refusal(mine)
     bootstrap = tables.client.bootstrap
-    with pytest.raises(JobError, match="is no table of odradek spark archive: it has no column key"):
+    with pytest.raises(JobError, match="is not a table of odradek spark archive: it has no column key"):
         verify.run(spark, bootstrap_servers=bootstrap, topic=topic.name, table=mine, **ICEBERG)
     with pytest.raises(JobError, match="cannot be read: "):
         verify.run(spark, bootstrap_servers=bootstrap, topic=topic.name, table=new_name("no"), **ICEBERG)

@@ -117,7 +117,7 @@ def test_an_archive_that_is_killed_at_any_moment_goes_on_exactly_there(
         enough = len(parquet_files(table)) + chance.randrange(1, 20)
         command = Command(
             tmp_path / f"log-{number}",
-            *("archive", "--bootstrap-servers", tables.client.bootstrap, "--topic", topic.name),
+            *("archive", "-b", tables.client.bootstrap, "--topic", topic.name),
             *("--table", str(table), "--stream", "--trigger", "0", "--max-offsets-per-trigger", "40"),
         )
         try:
@@ -127,7 +127,7 @@ def test_an_archive_that_is_killed_at_any_moment_goes_on_exactly_there(
         rows_of(table)  # which looks for doubles
     stream = Command(
         tmp_path / "log",
-        *("archive", "--bootstrap-servers", tables.client.bootstrap, "--topic", topic.name),
+        *("archive", "-b", tables.client.bootstrap, "--topic", topic.name),
         *("--table", str(table), "--stream", "--trigger", "0.1"),
     )
     try:
@@ -153,7 +153,7 @@ def test_an_archive_in_iceberg_that_is_killed_at_any_moment_goes_on_exactly_ther
         enough = versions(metadata) + chance.randrange(1, 7)
         command = Command(
             tmp_path / f"log-{number}",
-            *("archive", "--bootstrap-servers", tables.client.bootstrap, "--topic", topic.name),
+            *("archive", "-b", tables.client.bootstrap, "--topic", topic.name),
             *("--table", table, "--table-format", "iceberg"),
             *("--stream", "--trigger", "0", "--max-offsets-per-trigger", "40"),
             more=settings,
@@ -190,7 +190,7 @@ def test_without_its_jar_a_job_says_which_one_it_needs(
 ) -> None:
     command = Command(
         tmp_path / "log",
-        *("archive", "--bootstrap-servers", tables.client.bootstrap, "--topic", tables.new_topic("jars")),
+        *("archive", "-b", tables.client.bootstrap, "--topic", tables.new_topic("jars")),
         *("--table", str(tmp_path / "table"), *arguments),
     )
     status, told = command.wait()
@@ -212,7 +212,7 @@ def test_a_table_of_latest_values_is_right_after_kills(
         enough = chance.randrange(2, 12)
         command = Command(
             tmp_path / f"log-{number}",
-            *("latest", "--bootstrap-servers", tables.client.bootstrap, "--topic", topic.name),
+            *("latest", "-b", tables.client.bootstrap, "--topic", topic.name),
             *("--table", str(table), "--buckets", str(BUCKETS)),
             *("--stream", "--trigger", "0", "--max-offsets-per-trigger", "20"),
             more={f"spark.eventLog.{name}": value for name, value in settings.items()},
@@ -261,7 +261,7 @@ def test_a_replay_that_is_killed_at_any_moment_goes_on_exactly_there(
         enough = end_of(to, tables) + chance.randrange(1, topic.count // (2 * KILLS))
         command = Command(
             tmp_path / f"log-{number}",
-            *("replay", "--bootstrap-servers", tables.client.bootstrap, "--topic", topic.name, "--to", to),
+            *("replay", "-b", tables.client.bootstrap, "--topic", topic.name, "--to", to),
             *("--table", str(table), "--rows-per-second", rate),
         )
         try:
@@ -279,7 +279,7 @@ def test_a_mirror_that_is_killed_at_any_moment_goes_on_exactly_there(
     topic, table = realistic_topic(tables, "killed"), tmp_path / "table"
     source, chance = tables.client.bootstrap, random.Random()
     arguments = (
-        *("mirror", "--bootstrap-servers", source, "--topic", topic.name),
+        *("mirror", "-b", source, "--topic", topic.name),
         *("--to", target, "--offsets", str(table), "--stream", "--trigger", "0"),
     )
     for number in range(KILLS):

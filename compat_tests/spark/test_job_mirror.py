@@ -391,7 +391,7 @@ def test_what_is_wrong_is_told_in_one_sentence(
         assert "\n" not in str(refused.value)
         return str(refused.value)
 
-    assert f"there is no topic nowhere at {source}" in refusal(topics=["nowhere"])
+    assert f"topic nowhere does not exist at {source}" in refusal(topics=["nowhere"])
     assert "group nobodies has committed no offset" in refusal(groups=["nobodies"])
     assert "compression 'lzma' is none" in refusal(compression="lzma")
     assert "does not take the option minPartitions: a partition" in refusal(options={"minPartitions": "4"})
@@ -415,5 +415,5 @@ def test_what_is_wrong_is_told_in_one_sentence(
     assert f"topic {name} was made anew since it was mirrored" in refusal()
     with pytest.raises(JobError, match=f"leave it out, in a pattern with .*{MARKERS_TOPIC}"):
         mirrored(spark, MARKERS_TOPIC, target, source, tmp_path / "markers")
-    with pytest.raises(JobError, match="is no table of odradek spark mirror"):
+    with pytest.raises(JobError, match="is not a table of odradek spark mirror"):
         mirror.translate(spark, offsets=str(tmp_path), committed={(name, 0): 1})

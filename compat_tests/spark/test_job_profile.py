@@ -72,5 +72,5 @@ def test_a_topic_without_rows_is_no_error_and_one_that_is_not_there_is(
     report = profile.run(spark, bootstrap_servers=servers, topic=topic)
     assert (report.figures["rows"], report.figures["first timestamp"]) == (0, None)
     assert "Nothing to plot" in report.html()
-    with pytest.raises(JobError, match="there is no topic nowhere"):
+    with pytest.raises(JobError, match="topic nowhere does not exist"):
         profile.run(spark, bootstrap_servers=servers, topic="nowhere")

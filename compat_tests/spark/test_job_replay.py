@@ -95,11 +95,11 @@ def test_what_is_wrong_is_told_in_one_sentence(
         assert "\n" not in str(refused.value)
         return str(refused.value)
 
-    assert "there is no topic nowhere" in refusal("nowhere")
+    assert "topic nowhere does not exist" in refusal("nowhere")
     narrow = tables.new_topic("narrow", 1)
     assert f"topic {narrow} has 1 partitions, and the table has rows of partition 1" in refusal(narrow)
     (tmp_path / "empty").mkdir()
-    assert "is no table of odradek spark archive" in refusal(narrow, table=tmp_path / "empty")
+    assert "is not a table of odradek spark archive" in refusal(narrow, table=tmp_path / "empty")
     assert "0 rows a second are none" in refusal(narrow, rows_per_second=0)
     assert "compression 'lzma' is none" in refusal(narrow, compression="lzma")
     with KafkaAdminClient(bootstrap_servers=tables.client.bootstrap) as admin:

@@ -173,21 +173,21 @@ def test_the_command_writes_a_page_and_ends_with_status_1_for_differences(
     spark: SparkSession, small: RealisticTopic, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table, page = tmp_path / "table", tmp_path / "page.html"
-    servers = ["--bootstrap-servers", small.tables.client.bootstrap, "--topic", small.name]
+    servers = ["-b", small.tables.client.bootstrap, "--topic", small.name]
 
     def odradek(*arguments: str) -> int:
         return cli.main(["spark", *arguments[:1], *servers, "--table", str(table), *arguments[1:]])
 
-    assert odradek("archive", "--report", "json") == 0
+    assert odradek("archive", "--output", "json") == 0
     assert json.loads(capsys.readouterr().out)["figures"]["rows"] == 20
     assert odradek("verify") == 0
     assert "have the same 20 rows" in capsys.readouterr().out
     change(spark, table, value="X'58'")
-    assert odradek("verify", "--report", "html", "--output", str(page)) == 1
+    assert odradek("verify", "--output", "html", "--report", str(page)) == 1
     assert "differ (report: " in capsys.readouterr().out
     assert "First differences" in page.read_text()
     assert "<svg" in page.read_text()
     assert cli.main(["spark", "verify", *servers]) == 1
     assert "there is nothing to compare with" in capsys.readouterr().err
     assert cli.main(["spark", "archive", *servers[:2], "--topic", "none", "--table", str(table)]) == 1
-    assert capsys.readouterr().err.startswith("odradek: there is no topic none at ")
+    assert capsys.readouterr().err.startswith("odradek: topic none does not exist at ")

@@ -233,7 +233,10 @@ def test_what_is_gone_fails_the_query_or_is_passed_over(tables: OdradekTables) -
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"startingOffset": "earliest"}, "does not take the option startingoffset;"),
+        (
+            {"startingOffset": "earliest"},
+            "does not take the option startingoffset; did you mean startingOffsets?",
+        ),
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger: it belongs to streams"),
         ({"startingOffsets": "latest"}, "startingOffsets of a batch read cannot be latest"),
         ({"startingTimestamp": "9000000000000"}, "No offset matched startingTimestamp"),

@@ -217,8 +217,8 @@ def test_the_jobs_take_the_file_of_kafkas_tools(
     rows = session.range(5).selectExpr("CAST(id AS STRING) AS value")
     rows.write.format("odradek").options(**secured.options(), topic=TOPIC).mode("append").save()
     report = tmp_path / "report.json"
-    words = ["--bootstrap-servers", secured.bootstrap, "--command-config", secured.command_config(tmp_path)]
-    more = ["--quiet", "--report", "json", "--output", str(report)]
+    words = ["-b", secured.bootstrap, "--command-config", secured.command_config(tmp_path)]
+    more = ["--quiet", "--output", "json", "--report", str(report)]
     table = ["--table", str(tmp_path / "table")]
     assert cli.main(["archive", *words, "--topic", TOPIC, *table, *more]) == 0
     assert cli.main(["verify", *words, "--topic", TOPIC, *table, *more]) == 0

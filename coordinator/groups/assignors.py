@@ -1,8 +1,8 @@
-"""Who of a consumer group is to have which partitions: the assignors `range` and `uniform` of KIP-848.
+"""Partitions for each member of a consumer group: the assignors `range` and `uniform` of KIP-848.
 
 Functions of values: members with what they subscribe to and have, topics with their partitions. Every
 partition of a topic with subscribers goes to exactly one of them, and to no other member.
-The same input gives the same answer, in whatever order members and topics are. Racks play no part, as in
+The same input gives the same result, in whatever order members and topics are. Racks play no part, as in
 Kafka 4.3.
 
 - `range` gives each member a run of neighbouring partitions of each topic, so that topics with equally many
@@ -46,7 +46,7 @@ class AssignedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AssignmentSpec:
-    """What an assignor goes by."""
+    """Input of an assignor."""
 
     members: Mapping[str, AssignedMember]
     """By member id."""
@@ -119,7 +119,7 @@ def _subscribers(spec: AssignmentSpec, member_ids: Sequence[str]) -> dict[bytes,
 def _held(
     spec: AssignmentSpec, member_ids: Sequence[str], subscribers: Mapping[bytes, Sequence[str]]
 ) -> dict[str, Assignment]:
-    """What members have and may keep: partitions that exist, of topics that they subscribe to, once each.
+    """Partitions that members may keep: those that exist, of topics that they subscribe to, once each.
 
     The objects that they have where everybody may keep all, as it nearly always is.
     """
@@ -174,7 +174,7 @@ def _free(spec: AssignmentSpec, topic_id: bytes, held: Iterable[frozenset[int]])
 
 
 def _unless_same(spec: AssignmentSpec, member_id: str, assigned: Assignment) -> Assignment:
-    """What a member has, the object itself, when the new assignment is no other."""
+    """Assignment that a member has, the object itself, when the new assignment is no other."""
     before = spec.members[member_id].assignment
     return before if before is assigned or before == assigned else assigned
 

@@ -117,7 +117,7 @@ class Member:
     is_new: bool = False
     """Without a response to its first join: it does not know its id, so it cannot send heartbeats."""
     join_ticket: Any = None
-    """Of the join that waits for a response; None without one."""
+    """Ticket of the join that waits for a response; None without one."""
     sync_ticket: Any = None
     deadline_ms: int = 0
     """When the session ends, unless the member sends a heartbeat."""
@@ -288,7 +288,7 @@ class ClassicGroup:
 
     @property
     def offsets_may_expire(self) -> bool:
-        """Those of a simple group, of an empty one, and of a stable one whose subscriptions are known."""
+        """Topics of a simple group, of an empty one, and of a stable one whose subscriptions are known."""
         if self.protocol_type is None or self.state is _EMPTY:
             return True
         return self.uses_consumer_protocol and self.state is _STABLE and self.subscriptions.topics is not None

@@ -60,8 +60,8 @@ def remove_member(group: ClassicGroup, member_id: str, out: list[Effect]) -> Non
     if member_id in group.pending_members:
         out.append(CancelTimer(session_key(group.group_id, member_id)))
     elif (member := group.members.get(member_id)) is not None:
-        answer_join(group, member, refused_join(ErrorCode.UNKNOWN_MEMBER_ID), out)
-        answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID), out)
+        respond_to_join(group, member, refused_join(ErrorCode.UNKNOWN_MEMBER_ID), out)
+        respond_to_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID), out)
         cancel_session(group, member, out)
     group.remove(member_id)
 
@@ -69,14 +69,16 @@ def remove_member(group: ClassicGroup, member_id: str, out: list[Effect]) -> Non
 # Responses
 
 
-def answer_join(group: ClassicGroup, member: Member, response: JoinGroupResponse, out: list[Effect]) -> None:
+def respond_to_join(
+    group: ClassicGroup, member: Member, response: JoinGroupResponse, out: list[Effect]
+) -> None:
     """To the join that waits, if there is one."""
     ticket = group.take_join_ticket(member)
     if ticket is not None:
         out.append(Reply(ticket, response))
 
 
-def answer_sync(member: Member, response: SyncGroupResponse, out: list[Effect]) -> bool:
+def respond_to_sync(member: Member, response: SyncGroupResponse, out: list[Effect]) -> bool:
     """To the sync that waits; False if there is none."""
     ticket = member.sync_ticket
     if ticket is None:

@@ -15,14 +15,14 @@ from odradek.coordinator.effects import CancelTimer, Effect, Reply, SetTimer
 from odradek.coordinator.groups.classic_group import ClassicGroup, GroupState, Member, OfferedProtocol
 from odradek.coordinator.groups.classic_members import (
     SESSION,
-    answer_join,
-    answer_sync,
     cancel_session,
     extend_session,
     has_session_ended,
     join_response,
     refused_join,
     remove_member,
+    respond_to_join,
+    respond_to_sync,
     session_key,
     sync_response,
 )
@@ -211,8 +211,8 @@ class Membership:
         assert instance_id is not None
         old_member_id, old_leader = group.static_members[instance_id], group.leader
         old_member = group.members[old_member_id]
-        answer_join(group, old_member, refused_join(ErrorCode.FENCED_INSTANCE_ID, old_member_id), out)
-        answer_sync(old_member, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID), out)
+        respond_to_join(group, old_member, refused_join(ErrorCode.FENCED_INSTANCE_ID, old_member_id), out)
+        respond_to_sync(old_member, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID), out)
         cancel_session(group, old_member, out)
         member = group.replace_static_member(instance_id, member_id)
         extend_session(group, member, now_ms, out)
@@ -249,7 +249,7 @@ class Membership:
         else:
             # With the old leader's id it does not act as the leader, and just syncs.
             response.leader, response.members = old_leader or "", []
-        answer_join(group, group.members[member_id], response, out)
+        respond_to_join(group, group.members[member_id], response, out)
 
     # Sync
 
@@ -278,7 +278,7 @@ class Membership:
 
     # Heartbeat
 
-    def beat(self, asked: AskedHeartbeat, now_ms: int) -> HeartbeatResponse | None:
+    def quick_heartbeat(self, asked: AskedHeartbeat, now_ms: int) -> HeartbeatResponse | None:
         """The response to a heartbeat that moves a deadline and nothing else, as most do; not to be changed.
         None, and nothing done, for others: they go to `heartbeat`."""
         request = asked.request
@@ -296,7 +296,7 @@ class Membership:
         return _HEARTBEAT_RESPONSES[group.rules.heartbeat]
 
     def heartbeat(self, asked: AskedHeartbeat, now_ms: int, out: list[Effect]) -> None:
-        known = self.beat(asked, now_ms)
+        known = self.quick_heartbeat(asked, now_ms)
         code = self._check_heartbeat(asked.request, now_ms, out) if known is None else known.error_code
         out.append(Reply(asked.ticket, HeartbeatResponse(error_code=code)))
 
@@ -378,8 +378,8 @@ class Membership:
     def refuse_waiting(self, group: ClassicGroup, code: ErrorCode, out: list[Effect]) -> None:
         """Refuse all joins and syncs that wait: the machine is given up."""
         for member in group.members.values():
-            answer_join(group, member, refused_join(code, member.member_id), out)
-            answer_sync(member, SyncGroupResponse(error_code=code), out)
+            respond_to_join(group, member, refused_join(code, member.member_id), out)
+            respond_to_sync(member, SyncGroupResponse(error_code=code), out)
 
     def expire(self, group: ClassicGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]) -> None:
         """A timer of the group is due."""

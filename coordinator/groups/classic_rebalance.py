@@ -9,11 +9,11 @@ from __future__ import annotations
 from odradek.coordinator.effects import CancelTimer, Effect, SetTimer
 from odradek.coordinator.groups.classic_group import RULES, ClassicGroup, GroupState, Member
 from odradek.coordinator.groups.classic_members import (
-    answer_join,
-    answer_sync,
     extend_session,
     join_response,
     remove_member,
+    respond_to_join,
+    respond_to_sync,
     sync_response,
 )
 from odradek.coordinator.groups.group import Store
@@ -72,7 +72,7 @@ class Rebalance:
                 # Only DescribeGroups shows it: the next generation has another assignment.
                 member.assignment = b""
                 again = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
-                _answer_sync(group, member, again, now_ms, out)
+                _respond_to_sync(group, member, again, now_ms, out)
         if group.pending_sync or group.state is GroupState.COMPLETING_REBALANCE:
             group.pending_sync.clear()
             out.append(CancelTimer(sync_key(group.group_id)))
@@ -126,7 +126,7 @@ class Rebalance:
         else:
             group.begin_generation()
             for member in group.members.values():
-                answer_join(group, member, join_response(group, member.member_id), out)
+                respond_to_join(group, member, join_response(group, member.member_id), out)
                 extend_session(group, member, now_ms, out)
                 member.is_new = False
             out.append(SetTimer(sync_key(group_id), now_ms + group.rebalance_timeout_ms))
@@ -140,11 +140,11 @@ class Rebalance:
         record = group.record(now_ms, assignments)
         if self.store(group, record, now_ms, out):
             for member in group.members.values():
-                _answer_sync(group, member, sync_response(group, member), now_ms, out)
+                _respond_to_sync(group, member, sync_response(group, member), now_ms, out)
         else:
             for member in group.members.values():
                 too_large = SyncGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-                _answer_sync(group, member, too_large, now_ms, out)
+                _respond_to_sync(group, member, too_large, now_ms, out)
             self.prepare(group, now_ms, out)
 
     def expire_sync(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
@@ -156,9 +156,9 @@ class Rebalance:
         self.prepare(group, now_ms, out)
 
 
-def _answer_sync(
+def _respond_to_sync(
     group: ClassicGroup, member: Member, response: SyncGroupResponse, now_ms: int, out: list[Effect]
 ) -> None:
     """The session of a member whose sync waits does not end: it begins again with the response."""
-    if answer_sync(member, response, out):
+    if respond_to_sync(member, response, out):
         extend_session(group, member, now_ms, out)

@@ -38,7 +38,7 @@ def _start(parts: MachineParts) -> GroupHandlers:
             LeaveGroupRequest: membership.leave,
             DescribeGroupsRequest: _describing(parts),
         },
-        quick_commands={HeartbeatRequest: membership.beat},
+        quick_commands={HeartbeatRequest: membership.quick_heartbeat},
     )
 
 

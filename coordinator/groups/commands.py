@@ -14,7 +14,7 @@ from odradek.wire.end_marker import EndMarker
 @dataclass(slots=True, kw_only=True)
 class Command:
     ticket: Ticket[Any] = NOBODY
-    """It takes an error code, or the response to the request from which the command follows."""
+    """Receiver of an error code, or the response to the request from which the command follows."""
 
 
 @dataclass(slots=True)
@@ -42,10 +42,10 @@ class TopicsChanged(Command):
 
 @dataclass(slots=True)
 class TopicsMatched(Command):
-    """What a `MatchTopics` has found, or did not find (None: it could not be looked for)."""
+    """Topics that a `MatchTopics` has found (None: it could not look)."""
 
     group_id: str
     version: int
-    """Of the view whose topics were looked through."""
+    """Version of the view whose topics were looked through."""
     topics: Mapping[str, frozenset[str]] | None
     """Names of topics by regular expression."""

@@ -68,7 +68,7 @@ from odradek.wire.schema import ZERO_UUID
 NONE = ErrorCode.NONE
 EXPIRE_MS_MAX = 2**63 - 1
 KNOWN_PREFIXES_MAX = 10_000
-"""Of keys, while loading."""
+"""Memory of keys, while loading."""
 GROUP_NOT_FOUND_SINCE = 9
 """OffsetCommit version from which a missing group is named as such."""
 _new_tuple = tuple.__new__
@@ -163,7 +163,7 @@ class CommittedOffsets:
     def _commit(
         self, asked: Asked[OffsetCommitRequest, OffsetCommitResponse], now_ms: int, out: list[Effect]
     ) -> None:
-        """Of topics with name and id; an offset with the id zero may be one of any topic of the name."""
+        """Commit in topics with name and id. An offset with the id zero may be of any topic of the name."""
         request, ticket, version = asked.request, asked.ticket, asked.client.version
         group_id, generation = request.group_id, request.generation_id_or_member_epoch
         group = self._groups.get(group_id)

@@ -93,7 +93,7 @@ class ConsumerChange(MemberChange[ConsumerGroup]):
         return {member_id: assignments.get(member_id, NOTHING) for member_id in spec.members}
 
     def next_step(self, view: ClusterView, owned: OwnedPartitions | None) -> MemberAssignment:
-        """What the member has next on its way to its target. FENCED_MEMBER_EPOCH."""
+        """The next step of the member on its way to its target. FENCED_MEMBER_EPOCH."""
         current: MemberAssignment = self.current
         epoch = self.assignment_epoch
         if current.is_reconciled_to(epoch) and not self.is_subscription_changed:
@@ -196,7 +196,7 @@ def preferred_assignor(
 def topic_ids(
     group: ConsumerGroup, metadata: ConsumerGroupMemberMetadataValue, view: ClusterView
 ) -> frozenset[bytes]:
-    """Of the topics that a member with this metadata subscribes to and that exist."""
+    """Ids of the topics that exist and that a member with this metadata subscribes to."""
     topics = view.topics
     return frozenset(
         topics[name].topic_id for name in group.subscriptions.topics_of(metadata) if name in topics

@@ -54,7 +54,7 @@ NO_METADATA = ConsumerGroupMemberMetadataValue(
     server_assignor=None,
     classic_member_metadata=None,
 )
-"""Of a member whose metadata record has not been read yet."""
+"""Metadata of a member whose metadata record has not been read yet."""
 
 
 @dataclass(slots=True)

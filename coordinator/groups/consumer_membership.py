@@ -74,17 +74,17 @@ AskedHeartbeat = Asked[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResp
 
 
 def classic_join_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """Of a classic member that has to join again."""
+    """Key of the timer of a classic member that has to join again."""
     return (CLASSIC_JOIN, group_id, member_id)
 
 
 def classic_sync_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """Of a classic member that has joined and has to sync."""
+    """Key of the timer of a classic member that has joined and has to sync."""
     return (CLASSIC_SYNC, group_id, member_id)
 
 
 class TypeChanges(Protocol):
-    """What becomes of groups with members of both protocols: `coordinator/groups/migration.py`."""
+    """Changes of groups with members of both protocols: `coordinator/groups/migration.py`."""
 
     def upgrade(self, group: ClassicGroup) -> tuple[ConsumerGroup, list[GroupRecord]]: ...
 
@@ -219,8 +219,8 @@ class ConsumerMembership(StaticMembership[ConsumerGroup, ConsumerMember, Consume
             group.matching_since_ms = now_ms
             group.has_new_topics = False
             patterns = tuple(group.subscriptions.pattern_counts)
-            left_out = asked.client.left_out
-            out.append(MatchTopics(group.group_id, patterns, self._topics().version, left_out))
+            hidden_names = asked.client.hidden_names
+            out.append(MatchTopics(group.group_id, patterns, self._topics().version, hidden_names))
 
     def _response(
         self,

@@ -38,7 +38,7 @@ def _start(parts: MachineParts) -> GroupHandlers:
             HeartbeatRequest: migration.heartbeat,
             LeaveGroupRequest: migration.leave,
         },
-        quick_commands={ConsumerGroupHeartbeatRequest: consumers.beat},
+        quick_commands={ConsumerGroupHeartbeatRequest: consumers.quick_heartbeat},
     )
 
 

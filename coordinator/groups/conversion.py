@@ -266,7 +266,7 @@ def classic_assignment(assignment: Assignment, offered: bytes, view: ClusterView
 
 
 def _version_of(offered: bytes) -> int:
-    """Of all that it offers only the first is read when it joins, so this may be anything."""
+    """Protocols of the member: only the first is read when it joins, so this may be anything."""
     versions = ConsumerProtocolAssignment.versions
     if len(offered) < _VERSION.size:
         return versions[0]

@@ -60,7 +60,7 @@ class Group(Protocol):
 
     @property
     def state_name(self) -> str:
-        """As ListGroups names it."""
+        """State as ListGroups names it."""
 
     @property
     def is_empty(self) -> bool:
@@ -85,15 +85,15 @@ class Group(Protocol):
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode: ...
 
     def check_deletion(self) -> ErrorCode:
-        """Of the group."""
+        """Checks of the group."""
 
     def check_offset_deletion(self) -> ErrorCode:
-        """Of offsets of any topic; `is_subscribed_to` knows which are in use."""
+        """Check of offsets of any topic; `is_subscribed_to` knows which are in use."""
 
     def is_subscribed_to(self, topic: str) -> bool: ...
 
     def keys(self) -> list[Any]:
-        """Of its records, in the order in which a deletion writes tombstones."""
+        """Keys of its records, in the order in which a deletion writes tombstones."""
 
     def apply(self, key: Any, value: Any) -> bool:
         """Apply a record that has just been appended or is read back. False: the group is deleted."""
@@ -115,8 +115,8 @@ class Membership(Protocol):
         """A member has committed offsets, which may extend its session."""
 
     def owned(self, group: Any, view: ClusterView) -> Iterator[tuple[str, Collection[int]]]:
-        """What members have: a topic and partitions of it. A topic may come several times, and there may be
-        no such topic, or partition, any more."""
+        """Assignments of members: a topic and partitions of it. A topic may come several times, and it or a
+        partition may exist no more."""
 
     def refuse_waiting(self, group: Any, code: ErrorCode, out: list[Effect]) -> None:
         """Refuse all tickets that wait: the machine is given up."""

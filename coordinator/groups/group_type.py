@@ -35,7 +35,7 @@ DeleteGroup = Callable[[str, Ticket[Any], int, list[Effect]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineParts:
-    """What one machine shares with its types.
+    """Parts that one machine shares with its types.
 
     `topics` gives the newest view of the cluster. `new_member_suffix` makes the random part of the id of a
     member of a classic group, `new_member_id` a whole id. `memberships` has those of the types before.

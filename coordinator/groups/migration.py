@@ -146,7 +146,7 @@ class Migration:
         now_ms: int,
         out: list[Effect],
     ) -> JoinGroupResponse:
-        """As the heartbeat of a member of the consumer protocol, for a classic member."""
+        """Step of a classic member, as by the heartbeat of a member of the consumer protocol."""
         group, view = change.group, self._topics()
         is_reason = change.subscribe(_metadata(change.metadata, asked, subscription))
         change.compare_subscribed_topics(view, is_reason)
@@ -335,7 +335,7 @@ class Migration:
     # From classic to consumer
 
     def upgrade(self, group: ClassicGroup) -> tuple[ConsumerGroup, list[GroupRecord]]:
-        """What a classic group with members is as a consumer group, and the records that make it one; when
+        """A classic group with members as a consumer group, and the records that make it one; when
         they are stored, `upgraded` has to follow. GROUP_ID_NOT_FOUND when it cannot become one."""
         size, limit = len(group.members), self._settings.group_consumer_max_size
         if self._settings.group_consumer_migration_policy not in UPGRADE:
@@ -445,7 +445,9 @@ def _classic_member(
 
 
 def _leaving_member(group: ConsumerGroup, leaving: MemberIdentity) -> ConsumerMember:
-    """Of any protocol; an administrator names the instance alone. UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """The member, of any protocol; an administrator names the instance alone.
+
+    UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     member_id, instance_id = leaving.member_id, leaving.group_instance_id
     owner = _owner(group, instance_id)
     if owner is not None and not member_id:

@@ -23,7 +23,7 @@ from odradek.coordinator.groups.record_codec import CommittedOffset
 
 
 class EndedOffset(NamedTuple):
-    """What a committed transaction makes of one partition of a group."""
+    """Effect of a committed transaction on one partition of a group."""
 
     group_id: str
     topic: str
@@ -32,7 +32,7 @@ class EndedOffset(NamedTuple):
 
 
 class Written:
-    """What open transactions have written for one partition of a group. `moment`s ascend with the log."""
+    """Offsets of open transactions for one partition of a group. `moment`s ascend with the log."""
 
     __slots__ = ("by_producer", "decided_at")
 
@@ -40,7 +40,7 @@ class Written:
         self.by_producer: dict[int, tuple[int, CommittedOffset]] = {}
         """Producer id -> the moment of its newest commit, and that."""
         self.decided_at = 0
-        """What was written before this moment has been overtaken by what is committed."""
+        """Moment before which all that was written has been overtaken by what is committed."""
 
 
 class PendingOffsets:

@@ -18,14 +18,14 @@ Assignment = Mapping[bytes, frozenset[int]]
 AssignmentEpochs = Mapping[bytes, Mapping[int, int]]
 """By topic id and partition, the member's epoch from which on it has the partition."""
 OwnedPartitions = Sequence[tuple[bytes, Sequence[int]]]
-"""As a client lists the partitions that it owns."""
+"""The form in which a client lists the partitions that it owns."""
 
 
 class MemberState(enum.IntEnum):
     """The value as in the log."""
 
     STABLE = 0
-    """It has the assignment of its epoch."""
+    """The member has the assignment of its epoch."""
     UNREVOKED_PARTITIONS = 1
     """Has to give up partitions before its epoch moves on."""
     UNRELEASED_PARTITIONS = 2
@@ -36,7 +36,7 @@ class MemberState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class MemberAssignment:
-    """What a member has."""
+    """Assignment of a member."""
 
     state: MemberState = MemberState.STABLE
     member_epoch: int = 0

@@ -32,7 +32,7 @@ from odradek.wire.schema import ZERO_UUID
 
 GROUP_VALUE_VERSION = 3
 GROUP_VALUE_VERSION_OF_OTHERS = 0
-"""Of groups that are not classic: their records have no other version yet."""
+"""Version for groups that are not classic: their records have no other version yet."""
 OFFSET_VALUE_VERSION = 4
 EXPIRING_OFFSET_VALUE_VERSION = 1
 BATCH_OVERHEAD_BYTES = 61
@@ -79,7 +79,7 @@ class CommittedOffset(NamedTuple):
     expire_timestamp_ms: int = -1
     """-1 for the broker's retention."""
     topic_id: bytes = ZERO_UUID
-    """Of the topic that it was committed for; zero when the record does not say."""
+    """Id of the topic that it was committed for; zero when the record does not say."""
 
 
 def fits_record(*texts: str | None) -> bool:
@@ -91,7 +91,7 @@ def fits_record(*texts: str | None) -> bool:
 
 
 def decode_key(key: bytes, records: RecordTypes = group_records.RECORDS) -> tuple[Kind, Any]:
-    """What a record is about: (OFFSET, (group, topic, partition)), (GROUP, key of any of a group's records)
+    """Subject of a record: (OFFSET, (group, topic, partition)), (GROUP, key of any of a group's records)
     or (OTHER, None) for a type that is not among `records`."""
     if key[:2] == _OFFSET_KEY_PREFIX:
         try:
@@ -240,7 +240,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def assigned_partitions(assignment: bytes) -> list[tuple[str, list[int]]]:
-    """What a member of a consumer group was given, by topic; nothing when it cannot be read."""
+    """Partitions that a member of a consumer group was given, by topic; nothing when it cannot be read."""
     if not assignment:
         return []
     try:

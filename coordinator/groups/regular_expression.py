@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from odradek.wire.errors import ErrorCode, KafkaError
 
 MEMORY_BYTES = 262_144
-"""Of a compiled expression and of what matching remembers: room for some hundred names as alternatives. What
-an expression of that size can cost at most is 0.2 ms for each character (measured: nested repetitions)."""
+"""Bytes of a compiled expression and of the memory of matching: some hundred names as alternatives. What an
+expression of that size can cost at most is 0.2 ms for each character (measured: nested repetitions)."""
 REASON_CHARACTERS_MAX = 200
 
 

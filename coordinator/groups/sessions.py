@@ -2,7 +2,7 @@
 that it has to give up partitions.
 
 Session deadlines move with every heartbeat, timers do not: a timer that rings too early is set again to the
-deadline, so that a heartbeat that changes nothing costs an assignment and an answer. None of this survives a
+deadline, so that a heartbeat that changes nothing costs an assignment and a response. None of this survives a
 restart; then all of it begins again.
 """
 

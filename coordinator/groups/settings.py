@@ -28,7 +28,7 @@ class Intervals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """What one group works by: its own settings within the broker's bounds, else the broker's."""
+    """Settings of one group: its own settings within the broker's bounds, else the broker's."""
 
     consumer_session_timeout_ms: int
     consumer_heartbeat_interval_ms: int
@@ -156,7 +156,7 @@ class GroupSettings:
     """Used until `__consumer_offsets` exists; then its own number of partitions counts."""
     # Groups that have settings of their own
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: _NONE)
-    """Those by group id, as they were set (`ClusterView.group_configs`); to be replaced, never changed."""
+    """Settings by group id, as they were set (`ClusterView.group_configs`); to be replaced, never changed."""
     _configs: dict[str | None, GroupConfig] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -10,11 +10,11 @@ from odradek.wire.messages.group_records import ConsumerGroupMemberMetadataValue
 
 
 class ResolvedPattern(NamedTuple):
-    """What a regular expression matched."""
+    """Topics that a regular expression matched."""
 
     topics: frozenset[str]
     version: int
-    """Of the view of the cluster."""
+    """Version of the view of the cluster."""
     resolved_at_ms: int
 
 
@@ -43,8 +43,8 @@ class Subscriptions:
     def topics_with(
         self, before: ConsumerGroupMemberMetadataValue, after: ConsumerGroupMemberMetadataValue
     ) -> set[str]:
-        """What members subscribe to, by name or by pattern, when `before` has become `after`; not all of it
-        has to exist."""
+        """Topics that members subscribe to, by name or by pattern, when `before` has become `after`. They
+        need not exist."""
         names = set(self.name_counts)
         names.difference_update(name for name in before.subscribed_topic_names if self.name_counts[name] == 1)
         names.update(after.subscribed_topic_names)
@@ -77,7 +77,7 @@ class Subscriptions:
         )
 
     def topics_of(self, metadata: ConsumerGroupMemberMetadataValue) -> frozenset[str] | set[str]:
-        """What a member with this metadata subscribes to, as far as its pattern has been resolved."""
+        """Topics that a member with this metadata subscribes to, as far as its pattern has been resolved."""
         resolved = self.resolved.get(metadata.subscribed_topic_regex or "")
         names = set(metadata.subscribed_topic_names)
         return names if resolved is None else names | resolved.topics

@@ -4,5 +4,5 @@ In reading order: `metadata_fetcher.py` (which controller leads, and its metadat
 (the node registers, sends heartbeats, and asks to be let go), `directory_assignments.py` (in which log
 directories its replicas are).
 
-All of it is pure: a driver with connections and a clock sends the requests and hands in the answers.
+All of it is pure: a driver with connections and a clock sends the requests and hands in the responses.
 """

@@ -69,7 +69,7 @@ class Heartbeat(NamedTuple):
     offline_directories: tuple[bytes, ...]
 
 
-class HeartbeatAnswer(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """A heartbeat's response without an error."""
 
     is_caught_up: bool
@@ -79,7 +79,8 @@ class HeartbeatAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class BrokerLifecycle:
-    """Call `next_request` when `due_ms` has come; send what it gives, and hand in the answer or `failed`."""
+    """Call `next_request` when `due_ms` has come; send what it gives, and hand in the response or
+    `failed`."""
 
     settings: LifecycleSettings
     started_ms: int
@@ -101,7 +102,7 @@ class BrokerLifecycle:
     _is_under_way: bool = False
     _is_next_at_once: bool = False
     _failures: int = 0
-    _has_shutdown_answer: bool = False
+    _has_shutdown_response: bool = False
 
     # Requests
 
@@ -144,7 +145,7 @@ class BrokerLifecycle:
             if directory not in self.reported_directories
         )
 
-    # Answers
+    # Responses
 
     def failed(self, now_ms: int) -> None:
         """The request was not answered, or was refused: it is sent again, later each time."""
@@ -164,25 +165,25 @@ class BrokerLifecycle:
         self.broker_epoch = broker_epoch
         self._due_in(0, now_ms)
 
-    def heartbeat_answered(self, answer: HeartbeatAnswer, now_ms: int) -> None:
+    def heartbeat_answered(self, result: HeartbeatResult, now_ms: int) -> None:
         """The state goes on, by what the controller says."""
         self._answered()
         self.reported_directories.update(self._sent_directories)
-        self.is_fenced = answer.is_fenced
+        self.is_fenced = result.is_fenced
         delay_ms = self.settings.heartbeat_interval_ms
         if self.state is BrokerState.STARTING:
-            if answer.is_caught_up:
+            if result.is_caught_up:
                 self.state = BrokerState.RECOVERY
             delay_ms = STARTING_INTERVAL_MS
         elif self.state is BrokerState.RECOVERY:
-            if not answer.is_fenced:
+            if not result.is_fenced:
                 self.state = BrokerState.RUNNING
         elif self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
-            if answer.should_shut_down:
+            if result.should_shut_down:
                 self.state = BrokerState.SHUTTING_DOWN
-            elif not self._has_shutdown_answer:
+            elif not self._has_shutdown_response:
                 delay_ms = FIRST_SHUTDOWN_INTERVAL_MS
-            self._has_shutdown_answer = True
+            self._has_shutdown_response = True
         self._due_in(delay_ms, now_ms)
 
     # Of the node

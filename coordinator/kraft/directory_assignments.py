@@ -37,7 +37,8 @@ class _Wish(NamedTuple):
 
 
 class DirectoryAssignments:
-    """Call `next_request` when `due_ms` has come; send what it gives, and hand in the answer or `failed`."""
+    """Call `next_request` when `due_ms` has come; send what it gives, and hand in the response or
+    `failed`."""
 
     def __init__(self) -> None:
         self.due_ms: int | None = None

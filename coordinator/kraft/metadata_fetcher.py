@@ -30,7 +30,7 @@ SNAPSHOT_BYTES_MAX = 1_073_741_824
 ELSEWHERE = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
 )
-"""Another controller leads, or the same one in another epoch; the answer often says which."""
+"""Another controller leads, or the same one in another epoch; the response often says which."""
 
 NO_SNAPSHOT = frozenset(
     {ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE, ErrorCode.UNKNOWN_SERVER_ERROR}
@@ -54,7 +54,7 @@ class FetcherSettings:
     """Options of `controller.quorum.*`, in milliseconds."""
 
     fetch_timeout_ms: int = 2_000
-    """Without an answer of the leader for this long another one is looked for."""
+    """Without a response of the leader for this long another one is looked for."""
     retry_backoff_ms: int = 20
     retry_backoff_max_ms: int = 1_000
 
@@ -80,7 +80,7 @@ class FetchSnapshot(NamedTuple):
     position: int
 
 
-class FetchAnswer(NamedTuple):
+class FetchResult(NamedTuple):
     """Content of the response to a `FetchLog`, for the one partition of the metadata log."""
 
     error: ErrorCode
@@ -95,7 +95,7 @@ class FetchAnswer(NamedTuple):
     records: Buffer
 
 
-class SnapshotAnswer(NamedTuple):
+class SnapshotResult(NamedTuple):
     """Content of the response to a `FetchSnapshot`."""
 
     error: ErrorCode
@@ -172,43 +172,43 @@ class MetadataFetcher:
         return FetchLog(controller, self.leader_epoch, self.next_offset, epoch, self.high_watermark)
 
     def failed(self, now_ms: int) -> None:
-        """No answer came. The next controller is asked when the leader has been silent for too long."""
+        """No response came. The next controller is asked when the leader has been silent for too long."""
         if self.leader is None or now_ms - self._answered_ms >= self._settings.fetch_timeout_ms:
             self._forget_leader()
         self._back_off(now_ms)
 
-    def fetched(self, answer: FetchAnswer, now_ms: int) -> list[Committed]:
+    def fetched(self, result: FetchResult, now_ms: int) -> list[Committed]:
         """Batches that may be applied now."""
-        if not self._is_from_leader(answer, now_ms):
+        if not self._is_from_leader(result, now_ms):
             return []
-        if answer.snapshot is not None:
+        if result.snapshot is not None:
             self._pending.clear()
-            self._snapshot = _Snapshot(*answer.snapshot)
-        elif answer.diverging is not None:
-            self._cut(answer.diverging[1])
+            self._snapshot = _Snapshot(*result.snapshot)
+        elif result.diverging is not None:
+            self._cut(result.diverging[1])
         else:
-            self._take_records(answer.records)
-            self.high_watermark = max(self.high_watermark, answer.high_watermark)
+            self._take_records(result.records)
+            self.high_watermark = max(self.high_watermark, result.high_watermark)
         return self._committed()
 
-    def snapshot_fetched(self, answer: SnapshotAnswer, now_ms: int) -> list[Committed]:
+    def snapshot_fetched(self, result: SnapshotResult, now_ms: int) -> list[Committed]:
         """The whole snapshot, once it is there."""
-        if answer.error in NO_SNAPSHOT:
+        if result.error in NO_SNAPSHOT:
             # A newer one has taken its place: the next fetch of the log names it.
             self._snapshot = None
             self._back_off(now_ms)
             return []
         snapshot = self._snapshot
-        if not self._is_from_leader(answer, now_ms) or snapshot is None:
+        if not self._is_from_leader(result, now_ms) or snapshot is None:
             return []
-        if answer.position != len(snapshot.data) or answer.size_bytes > SNAPSHOT_BYTES_MAX:
+        if result.position != len(snapshot.data) or result.size_bytes > SNAPSHOT_BYTES_MAX:
             raise KafkaError(
                 ErrorCode.POSITION_OUT_OF_RANGE,
-                f"A snapshot of {answer.size_bytes} bytes was fetched from byte {len(snapshot.data)} on, the "
-                f"answer begins at byte {answer.position}.",
+                f"A snapshot of {result.size_bytes} bytes was fetched from byte {len(snapshot.data)} on, the "
+                f"response begins at byte {result.position}.",
             )
-        snapshot.data += answer.records
-        if len(snapshot.data) < answer.size_bytes:
+        snapshot.data += result.records
+        if len(snapshot.data) < result.size_bytes:
             return []
         self._snapshot = None
         self.applied_offset, self._applied_epoch = snapshot.end_offset, snapshot.epoch
@@ -217,12 +217,12 @@ class MetadataFetcher:
 
     # Leaders
 
-    def _is_from_leader(self, answer: FetchAnswer | SnapshotAnswer, now_ms: int) -> bool:
-        """Whether the answer counts. Takes in whom it names as the leader."""
-        self._follow(answer)
-        if answer.error is not ErrorCode.NONE:
-            if answer.error not in ELSEWHERE:
-                logger.warning("the controllers refuse the metadata log: %s", answer.error.name)
+    def _is_from_leader(self, result: FetchResult | SnapshotResult, now_ms: int) -> bool:
+        """Whether the response counts. Takes in whom it names as the leader."""
+        self._follow(result)
+        if result.error is not ErrorCode.NONE:
+            if result.error not in ELSEWHERE:
+                logger.warning("the controllers refuse the metadata log: %s", result.error.name)
             if self.leader is None:
                 self._forget_leader()
             self._back_off(now_ms)
@@ -231,18 +231,18 @@ class MetadataFetcher:
         self._answered_ms = self.due_ms = now_ms
         return True
 
-    def _follow(self, answer: FetchAnswer | SnapshotAnswer) -> None:
-        if answer.leader_epoch < self.leader_epoch:
+    def _follow(self, result: FetchResult | SnapshotResult) -> None:
+        if result.leader_epoch < self.leader_epoch:
             return
-        endpoints = {one.node_id: one for one in answer.endpoints}
-        found = endpoints.get(answer.leader_id)
-        if answer.leader_epoch > self.leader_epoch:
+        endpoints = {one.node_id: one for one in result.endpoints}
+        found = endpoints.get(result.leader_id)
+        if result.leader_epoch > self.leader_epoch:
             # The snapshot of one leader may not go on with another's bytes.
             self._snapshot = None
-            self.leader_epoch = answer.leader_epoch
+            self.leader_epoch = result.leader_epoch
             self.leader = None
         if found is not None and found != self.leader:
-            logger.info("controller %d at %s leads in epoch %d", *found[:1], found, answer.leader_epoch)
+            logger.info("controller %d at %s leads in epoch %d", *found[:1], found, result.leader_epoch)
             self.leader = found
             self._failures = 0
 

@@ -1,7 +1,7 @@
 """Changes of ISRs on their way to the controller: one request at a time, for all partitions, tried for ever.
 
 A partition has one change here; a later one takes its place. What has become of the former change while it
-was under way is judged by the leader, which drops the answer to a change that it does not wait for
+was under way is judged by the leader, which drops the response to a change that it does not wait for
 (`LeaderState.altered`).
 
 Source: `DefaultAlterPartitionManager` of Kafka, which refuses the later change where this replaces the
@@ -26,7 +26,7 @@ class Altered(NamedTuple):
     """The controller's response to one change, for the leader of the partition."""
 
     change: AlterIsr
-    answer: AlteredIsr | ErrorCode
+    result: AlteredIsr | ErrorCode
 
 
 class AlterPartitionQueue:
@@ -59,20 +59,21 @@ class AlterPartitionQueue:
         return self._in_flight
 
     def answered(
-        self, request: AlterPartitionRequest, answers: Mapping[ReplicaKey, AlteredIsr | ErrorCode]
+        self, request: AlterPartitionRequest, results: Mapping[ReplicaKey, AlteredIsr | ErrorCode]
     ) -> list[Altered]:
         """Results for the leaders. A partition that the response leaves out is asked for again."""
         if request is not self._in_flight:
             return []
         self._in_flight = None
-        found = [Altered(change, answers[change.key]) for change in request if change.key in answers]
+        found = [Altered(change, results[change.key]) for change in request if change.key in results]
         for change, _ in found:
             if self._waiting.get(change.key) is change:
                 del self._waiting[change.key]
         return found
 
     def failed(self, request: AlterPartitionRequest, now_ms: int) -> None:
-        """No answer, or an error for all of it, such as STALE_BROKER_EPOCH: the same again a little later."""
+        """No response, or an error for all of it, such as STALE_BROKER_EPOCH: the same again a little
+        later."""
         if request is self._in_flight:
             self._in_flight = None
             self._retry_at_ms = now_ms + RETRY_MS

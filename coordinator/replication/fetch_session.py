@@ -1,7 +1,7 @@
 """The fetch session of a follower with one leader (KIP-227): what it has been told, and what is new.
 
 A request names the partitions that are new or have changed, in anything: offset, log start and leader epoch,
-which the session holds, too, and would be fenced by (KAFKA-9338). After an error or a lost answer the next
+which the session holds, too, and would be fenced by (KAFKA-9338). After an error or a lost response the next
 request is a full one, and closes the session before it.
 
 Source: `FetchSessionHandler` of Kafka.
@@ -86,7 +86,7 @@ class ReplicaFetchSession:
         return held != asked
 
     def answered(self, error_code: int, session_id: int) -> bool:
-        """Whether the answer counts. Without a session id in it there is no session: all is asked again."""
+        """Whether the response counts. Without a session id in it there is no session: all is asked again."""
         if error_code == ErrorCode.NONE:
             has_session = session_id != NO_SESSION
             self._id = session_id
@@ -98,7 +98,7 @@ class ReplicaFetchSession:
         return False
 
     def failed(self) -> None:
-        """No answer came: nobody knows what the leader's session holds."""
+        """No response came: nobody knows what the leader's session holds."""
         self._epoch = INITIAL_EPOCH
 
 

@@ -24,7 +24,7 @@ class AlterIsr(NamedTuple):
 
 
 class AlteredIsr(NamedTuple):
-    """The answer to it: what the controller has now."""
+    """The response to it: what the controller has now."""
 
     leader_epoch: int
     partition_epoch: int

@@ -36,7 +36,7 @@ def preferred_read_replica(
     leader: LeaderState, client_rack: str, fetch_offset: int, racks: Racks
 ) -> int | None:
     """The follower in the client's rack that has most; None: the leader. For consumers alone: a replica is
-    never sent elsewhere (KAFKA-13778). The answer that names it has no records.
+    never sent elsewhere (KAFKA-13778). The response that names it has no records.
     """
     if not client_rack or not leader.is_leading:
         return None

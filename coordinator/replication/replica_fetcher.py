@@ -1,10 +1,11 @@
-"""The follower's side for one leader: which partitions to fetch, how to judge each answer, when to cut a log.
+"""The follower's side for one leader: which partitions to fetch, how to judge each response, when to cut a
+log.
 
 One request is under way at a time: Fetch, or ListOffsets while some partition is out of the leader's range.
-A partition's answer counts only while its log ends where the request said and its leader epoch is the one of
-the request (KAFKA-13207). Then, by the order of the rules:
+A partition's response counts only while its log ends where the request said and its leader epoch is the one
+of the request (KAFKA-13207). Then, by the order of the rules:
 
-1. A diverging epoch: the log is cut (`truncation.py`); nothing else in the answer counts, also not its high
+1. A diverging epoch: the log is cut (`truncation.py`); nothing else in the response counts, also not its high
    watermark, which is for another log (KAFKA-14704).
 2. Records: whole batches, up to the first with a later leader epoch than the request's, which another leader
    has written (KAFKA-18723). Offsets rise, perhaps with gaps. Checksums are checked by the append. A first
@@ -14,8 +15,8 @@ the request (KAFKA-13207). Then, by the order of the rules:
 3. The high watermark is the leader's, at most the log's end, never less than before.
 4. The log start follows the leader's.
 
-The last fetched epoch of a request is always read from the log, so that an answer without records cannot lose
-it (KAFKA-15510).
+The last fetched epoch of a request is always read from the log, so that a response without records cannot
+lose it (KAFKA-15510).
 
 OFFSET_OUT_OF_RANGE: if the leader's log ends earlier this one is cut there; if the leader's begins after the
 end of this one, this one begins anew there, with its high watermark (KAFKA-9491). It is never fatal
@@ -78,7 +79,7 @@ MAY_COME_RIGHT = frozenset(
 just being cut; the disk is full, or the log may not be cut just now; it is on its way to another disk."""
 
 OF_THE_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
-"""A full fetch makes them good at once; other errors of a whole answer do not go so soon."""
+"""A full fetch makes them good at once; other errors of a whole response do not go so soon."""
 
 
 class FetcherSettings(Protocol):
@@ -167,11 +168,12 @@ class Fetched:
     delayed_until_ms: int | None = None
     is_busy: bool = False
     lag: int | None = None
-    """Offsets of what is committed that the last answer has not brought; None: there was none yet."""
+    """Offsets of what is committed that the last response has not brought; None: there was none yet."""
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether the last answer has brought all that is committed; before the first one it is not known."""
+        """Whether the last response has brought all that is committed; before the first one it is not
+        known."""
         return self.lag == 0
 
     @property
@@ -180,7 +182,7 @@ class Fetched:
 
     @property
     def is_waiting(self) -> bool:
-        """For a time, or for the answer to a question."""
+        """For a time, or for the response to a question."""
         return self.delayed_until_ms is not None or self.phase in TIMESTAMPS
 
     def is_ready(self, now_ms: int) -> bool:
@@ -357,10 +359,10 @@ class ReplicaFetcher:
             replica_id=self.node_id, isolation_level=0, topics=list(topics.values()), timeout_ms=0
         )
 
-    # Answers
+    # Responses
 
     def failed(self, request: FetchRequest | ListOffsetsRequest, now_ms: int) -> None:
-        """No answer came, or one that cannot be read: all wait for `replica.fetch.backoff.ms`."""
+        """No response came, or one that cannot be read: all wait for `replica.fetch.backoff.ms`."""
         if request is self._in_flight:
             self.give_up(now_ms)
 
@@ -374,7 +376,7 @@ class ReplicaFetcher:
     def fetch_answered(
         self, request: FetchRequest, response: FetchResponse, now_ms: int
     ) -> list[FetcherEffect]:
-        """An answer to a request that was given up is dropped."""
+        """A response to a request that was given up is dropped."""
         if request is not self._in_flight:
             return []
         self._in_flight = None

@@ -372,24 +372,24 @@ class LeaderState:
             return UNKNOWN_BROKER_EPOCH
         return follower.broker_epoch
 
-    def altered(self, change: AlterIsr, answer: AlteredIsr | ErrorCode, now_ms: int) -> list[LeaderEffect]:
-        """The controller's answer. One to a change that a view has overtaken is dropped."""
+    def altered(self, change: AlterIsr, result: AlteredIsr | ErrorCode, now_ms: int) -> list[LeaderEffect]:
+        """The controller's response. One to a change that a view has overtaken is dropped."""
         if self.in_sync.pending is not change:
             return []
-        if isinstance(answer, AlteredIsr):
-            return self._take(answer, now_ms)
-        if answer in REJECTED:
+        if isinstance(result, AlteredIsr):
+            return self._take(result, now_ms)
+        if result in REJECTED:
             self.in_sync = InSync(self.in_sync.isr)
             return self._advance(now_ms)
-        return [] if answer in AWAITS_VIEW else [change]
+        return [] if result in AWAITS_VIEW else [change]
 
-    def _take(self, answer: AlteredIsr, now_ms: int) -> list[LeaderEffect]:
+    def _take(self, response: AlteredIsr, now_ms: int) -> list[LeaderEffect]:
         """Takes the new ISR. A response of another epoch is ignored: the change stays pending until the view
         that is on its way."""
-        if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
+        if response.leader_epoch != self.leader_epoch or response.partition_epoch < self.partition_epoch:
             return []
-        self.in_sync = InSync(frozenset(answer.isr))
-        self.partition_epoch = answer.partition_epoch
+        self.in_sync = InSync(frozenset(response.isr))
+        self.partition_epoch = response.partition_epoch
         return self._advance(now_ms)
 
     # Produce
@@ -420,7 +420,7 @@ class LeaderState:
     @property
     def has_offsets(self) -> bool:
         """Whether ListOffsets may tell the latest offset. Until the high watermark has come to the start of
-        this epoch it may be lower than it was, so the answer is OFFSET_NOT_AVAILABLE (KIP-207).
+        this epoch it may be lower than it was, so the response is OFFSET_NOT_AVAILABLE (KIP-207).
         """
         return self.log.high_watermark >= self.epoch_start_offset
 

@@ -14,7 +14,7 @@ from odradek.coordinator.replication.values import NO_LEADER, UNKNOWN_EPOCH, Par
 
 
 class Known(NamedTuple):
-    """The epochs that a replica has; the partition epoch may come from an answer to AlterPartition."""
+    """The epochs that a replica has; the partition epoch may come from a response to AlterPartition."""
 
     leader_epoch: int = UNKNOWN_EPOCH
     partition_epoch: int = UNKNOWN_EPOCH

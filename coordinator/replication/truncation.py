@@ -6,7 +6,7 @@ from odradek.coordinator.replication.values import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 
 
 def truncation_offset(log: ReplicaLog, leader_epoch: int, leader_end_offset: int) -> int:
-    """The new end of the log, by the leader's answer to the last epoch of this log: the largest epoch not
+    """The new end of the log, by the leader's response to the last epoch of this log: the largest epoch not
     after it that the leader has, and where that ended.
 
     Where this log lacks that epoch, too, it is cut after its own largest epoch before it, and the next fetch,

@@ -257,7 +257,7 @@ class AclRules:
     # Decisions
 
     def identities(self, principal: str, host: str) -> Identities:
-        """Those of a client; `host` is an address as Java writes it."""
+        """The identities of a client; `host` is an address as Java writes it."""
         if not self._networks or (address := _address_of(host)) is None:
             return identities_of(principal, host)
         version, number = address
@@ -617,10 +617,10 @@ def acl_from_text(text: str) -> Acl:
             Permission(permission),
         )
         if not all(isinstance(one, str) for one in (name, principal, host)):
-            raise ValueError("a name is no text")
+            raise ValueError("a name is not text")
         check_acl(acl)
     except (KafkaError, TypeError, ValueError) as error:
-        raise ValueError(f"{text!r} is no ACL: {error}") from None
+        raise ValueError(f"{text!r} is not an ACL: {error}") from None
     return acl
 
 

@@ -65,7 +65,7 @@ class Change(NamedTuple):
     token: DelegationToken | None
     """None: it is removed."""
     expiry_ms: int
-    """For the answer."""
+    """For the response."""
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ Key = tuple[str, int]
 
 
 class Changes(NamedTuple):
-    """The answer to a request of changes."""
+    """The response to a request of changes."""
 
     results: Mapping[str, KafkaError | None]
     """By user; None: as asked for."""

@@ -75,7 +75,8 @@ class TaskSpec:
 
 
 def assign_tasks(spec: TaskSpec) -> dict[str, TaskAssignment]:
-    """The tasks of every member. The same input gives the same answer, in whatever order its members are."""
+    """The tasks of every member. The same input gives the same result, in whatever order its members
+    are."""
     if not spec.members:
         return {}
     work = _Work(spec)
@@ -86,7 +87,7 @@ def assign_tasks(spec: TaskSpec) -> dict[str, TaskAssignment]:
 
 
 class _Work:
-    """What has been given to whom so far, and who had what."""
+    """Tasks by the member that they have been given to so far, and by the member that had them."""
 
     __slots__ = (
         "active",
@@ -181,7 +182,7 @@ def _compact(tasks: Iterable[Task]) -> Tasks:
 
 
 def _assign_active(work: _Work) -> None:
-    """Those stay that may; of the others first those whose state is with a member that has room."""
+    """Tasks that may stay do; of the others first those whose state is with a member that has room."""
     counts, tasks = work.counts, work.tasks(only_stateful=False)
     share, larger_shares = divmod(len(tasks), len(work.member_ids))
     more_than_share = _with_more_than(share, work)[:larger_shares]
@@ -304,7 +305,7 @@ def _assign_standbys(work: _Work, replicas: int) -> None:
 
 
 def _former_holders(work: _Work, task: Task) -> list[str]:
-    """Who had a task: the active one, then its standbys from the least loaded on."""
+    """Members that had a task: the active one, then its standbys from the least loaded on."""
     holders = sorted(
         work.former_standbys.get(task, ()), key=lambda member_id: (work.counts[member_id], member_id)
     )

@@ -49,7 +49,7 @@ ListedTasks = TypeVar("ListedTasks")
 
 
 def new_member_metadata() -> StreamsGroupMemberMetadataValue:
-    """Of a member whose record has not been read yet."""
+    """Metadata of a member whose record has not been read yet."""
     return StreamsGroupMemberMetadataValue(
         instance_id=None,
         rack_id=None,

@@ -74,9 +74,9 @@ from odradek.wire.schema import copied_as
 
 NONE = ErrorCode.NONE
 SESSION, REBALANCE, DELAY = TIMERS = ("streams-session", "streams-rebalance", "streams-delay")
-"""What timers are for: the first part of their keys, before the group and the member."""
+"""Purposes of timers: the first part of their keys, before the group and the member."""
 STANDBY_REPLICAS, RACK_AWARE_TAGS = "num.standby.replicas", "rack.aware.assignment.tags"
-"""As the record of the group names the settings by which tasks were assigned."""
+"""Names, in the record of the group, of the settings by which tasks were assigned."""
 TAGS_SINCE = 1
 """Version of the heartbeat from which clients know the status of missing tags."""
 NO_TOPICS: Mapping[str, NewTopic] = {}
@@ -560,7 +560,7 @@ def _updated(
 
 
 def _validated(validated_epoch: int, configs: Mapping[str, str]) -> dict[str, Any]:
-    """What the record of a group has beside its epoch and its hash."""
+    """Fields of the record of a group beside its epoch and its hash."""
     return {
         "validated_topology_epoch": validated_epoch,
         "last_assignment_configs": [KeyValue(key=key, value=value) for key, value in sorted(configs.items())],

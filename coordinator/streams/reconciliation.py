@@ -28,9 +28,9 @@ class MemberState(enum.IntEnum):
 
     STABLE = 0
     UNREVOKED_TASKS = 1
-    """It has to give up tasks."""
+    """The member has to give up tasks."""
     UNRELEASED_TASKS = 2
-    """It waits for tasks that others have."""
+    """The member waits for tasks that others have."""
     UNKNOWN = 127
 
 
@@ -63,7 +63,7 @@ class MemberTasks:
     state: MemberState = MemberState.STABLE
     assigned: HeldTasks = NO_TASKS
     to_revoke: HeldTasks = NO_TASKS
-    """What it has to give up, and has not yet."""
+    """Tasks that it has to give up, and has not yet."""
 
     @property
     def is_revoking(self) -> bool:
@@ -162,7 +162,7 @@ def _next(
 
 
 def _split(assigned: HeldTasks, target: TaskAssignment) -> tuple[HeldTasks, HeldTasks]:
-    """What stays, and what has to go."""
+    """Tasks that stay, and tasks that have to go."""
     active, standby, warmup = target.active, target.standby, target.warmup
     kept = HeldTasks(
         _only(assigned.active, lambda task_id, partition: partition in active.get(task_id, ())),
@@ -180,7 +180,7 @@ def _split(assigned: HeldTasks, target: TaskAssignment) -> tuple[HeldTasks, Held
 def _with_free(
     target: Tasks, kept: Mapping[str, Collection[int]], is_blocked: Callable[[Task], bool]
 ) -> tuple[dict[str, frozenset[int]], bool]:
-    """What a member may have of its target, and whether it has to wait for some of it."""
+    """The part of its target that a member may have, and whether it has to wait for some of it."""
     tasks: dict[str, frozenset[int]] = {}
     waits = False
     for subtopology_id, wanted in target.items():

@@ -29,7 +29,7 @@ from odradek.wire.messages.group_records import (
 from odradek.wire.messages.streams_group_heartbeat import Status
 
 TASKS_MAX = 20_000
-"""Of one topology: to assign them takes half a second, in which no other request is served."""
+"""Tasks of one topology: to assign them takes half a second, in which no other request is served."""
 NAMES_SHOWN = 3
 BROKER_DEFAULT = -1
 _NOTHING_DECIDED: Mapping[str, int] = {}
@@ -57,7 +57,7 @@ class ConfiguredSubtopology:
     """All that it reads, internal ones too."""
     is_stateful: bool
     described: Subtopology
-    """As the group is described: internal topics have their number of partitions."""
+    """Form in which the group is described: internal topics have their number of partitions."""
 
 
 def _nothing() -> Mapping[Any, Any]:
@@ -66,7 +66,7 @@ def _nothing() -> Mapping[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTopology:
-    """What became of a topology, at one state of the cluster."""
+    """Result of a topology, at one state of the cluster."""
 
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
     """By id, in order; None when a source topic is missing or numbers of partitions do not fit."""
@@ -355,7 +355,7 @@ def _are_indexes(indexes: Iterable[int], of: Collection[Any]) -> bool:
 
 
 def _count_of(topics: Topics, decided: Mapping[str, int]) -> CountOf:
-    """What is there counts, whatever was decided."""
+    """Partitions that exist count, whatever was decided."""
 
     def count_of(name: str) -> int | None:
         topic = topics.get(name)

@@ -89,7 +89,7 @@ MARKER_DONE = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""Answers after which a partition needs no marker any more."""
+"""Responses after which a partition needs no marker any more."""
 
 logger = logging.getLogger("odradek.coordinator")
 
@@ -549,7 +549,7 @@ def _refusal_to_initialise(transaction: Transaction, asked: InitProducerIdReques
     producer_id, epoch = asked.producer_id, asked.producer_epoch
     if producer_id == -1:
         return NONE
-    # The previous id counts only where its epochs were used up: the answer with the new id may be lost.
+    # The previous id counts only where its epochs were used up: the response with the new id may be lost.
     if producer_id != transaction.producer_id and (
         producer_id != transaction.previous_producer_id or epoch < LAST_CLIENT_EPOCH
     ):
@@ -589,7 +589,7 @@ def _check_end_with_bump(transaction: Transaction, asked: EndTxnRequest) -> Erro
     if producer_id != transaction.producer_id and not has_old_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if state in COMPLETE and (has_old_id or epoch == transaction.producer_epoch - 1 < LAST_CLIENT_EPOCH):
-        # A retry, whose answer was lost.
+        # A retry, whose response was lost.
         return NONE if (state is COMPLETE_COMMIT) is asked.committed else ErrorCode.INVALID_TXN_STATE
     if epoch != transaction.producer_epoch:
         return FENCED

@@ -194,9 +194,9 @@ def _object(content: bytes, what: str) -> dict[str, Any]:
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
-        raise ValueError(f"{what} is no JSON") from None
+        raise ValueError(f"{what} is not JSON") from None
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is no JSON object")
+        raise ValueError(f"{what} is not a JSON object")
     return value
 
 
@@ -230,7 +230,7 @@ def read_topic(content: bytes) -> Assignment:
 def _text(value: object, what: str) -> str:
     """JSON also has texts that are no Unicode, which no request can hold."""
     if not isinstance(value, str) or not _is_unicode(value):
-        raise ValueError(f"{what} is no text")
+        raise ValueError(f"{what} is not text")
     return value
 
 
@@ -240,13 +240,13 @@ def _is_unicode(text: str) -> bool:
 
 def _number(value: object, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
-        raise ValueError(f"{what} is no number from 0 to 2147483647")
+        raise ValueError(f"{what} is not a number from 0 to 2147483647")
     return value
 
 
 def _index(key: str) -> int:
     if not key.isascii() or not key.isdigit() or len(key) > 10:
-        raise ValueError(f"{key!r} is no partition")
+        raise ValueError(f"{key!r} is not a partition")
     return _number(int(key), "a partition")
 
 
@@ -271,7 +271,7 @@ def read_config_change(content: bytes) -> tuple[str, str]:
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
-        raise ValueError("the notification is no JSON") from None
+        raise ValueError("the notification is not JSON") from None
     path = f"topics/{found}" if isinstance(found, str) else None
     if isinstance(found, dict):
         path = found.get("entity_path")

@@ -25,19 +25,19 @@ from odradek.coordinator.kraft.broker_lifecycle import (
     BrokerLifecycle,
     BrokerState,
     Heartbeat,
-    HeartbeatAnswer,
+    HeartbeatResult,
     LifecycleSettings,
     Registration,
 )
 from odradek.coordinator.kraft.metadata_fetcher import (
     Committed,
     Controller,
-    FetchAnswer,
     FetcherSettings,
     FetchLog,
+    FetchResult,
     FetchSnapshot,
     MetadataFetcher,
-    SnapshotAnswer,
+    SnapshotResult,
 )
 from odradek.server.network.peers import Peer, PeerLost, SetupTimeout, client_id_of, common_version, connect
 from odradek.server.network.timers import monotonic_ms
@@ -263,13 +263,13 @@ class ControllerLink:
         peer = await channel.to(wanted.controller)
         timeout_ms = self._settings.request_timeout_ms + FETCH_WAIT_MS
         request = self._request_of(wanted)
-        answer = await peer.ask_within(request, common_version(peer, type(request)), timeout_ms)
+        response = await peer.ask_within(request, common_version(peer, type(request)), timeout_ms)
         now_ms = monotonic_ms()
         if isinstance(wanted, FetchLog):
-            found = _fetch_answer(answer)
+            found = _fetch_result(response)
             self._check_cluster(found.error)
             return self._fetcher.fetched(found, now_ms)
-        return self._fetcher.snapshot_fetched(_snapshot_answer(answer), now_ms)
+        return self._fetcher.snapshot_fetched(_snapshot_result(response), now_ms)
 
     def _request_of(self, wanted: FetchLog | FetchSnapshot) -> FetchRequest | FetchSnapshotRequest:
         settings = self._settings
@@ -393,13 +393,13 @@ class ControllerLink:
     async def _report(self, channel: _Channel, wanted: Registration | Heartbeat) -> None:
         lifecycle = self._lifecycle
         if isinstance(wanted, Registration):
-            answer = await channel.ask(self._settings.registration, self._settings.request_timeout_ms)
-            error = ErrorCode(answer.error_code)
+            response = await channel.ask(self._settings.registration, self._settings.request_timeout_ms)
+            error = ErrorCode(response.error_code)
             if error is ErrorCode.NONE:
                 before = _told_stop(self._settings.registration.previous_broker_epoch)
-                logger.info("registered with broker epoch %d; %s", answer.broker_epoch, before)
+                logger.info("registered with broker epoch %d; %s", response.broker_epoch, before)
                 self._refusals.ended()
-                lifecycle.registered(answer.broker_epoch, monotonic_ms())
+                lifecycle.registered(response.broker_epoch, monotonic_ms())
             else:
                 self._check_cluster(error)
                 self._refusals.refused("the controllers do not register this node yet", error)
@@ -413,15 +413,16 @@ class ControllerLink:
             want_shut_down=wanted.wants_shutdown,
             offline_log_dirs=list(wanted.offline_directories),
         )
-        answer = await channel.ask(request, self._settings.request_timeout_ms)
-        error = ErrorCode(answer.error_code)
+        response = await channel.ask(request, self._settings.request_timeout_ms)
+        error = ErrorCode(response.error_code)
         if error is not ErrorCode.NONE:
             self._refusals.refused("the controllers refuse the heartbeats of this node", error)
             lifecycle.failed(monotonic_ms())
             return
         self._refusals.ended()
         lifecycle.heartbeat_answered(
-            HeartbeatAnswer(answer.is_caught_up, answer.is_fenced, answer.should_shut_down), monotonic_ms()
+            HeartbeatResult(response.is_caught_up, response.is_fenced, response.should_shut_down),
+            monotonic_ms(),
         )
 
     def _wish(self, change: Callable[[int], None]) -> None:
@@ -575,9 +576,9 @@ class _Channel:
             if peer is None:
                 await asyncio.sleep(0.05)
                 continue
-            answer = await peer.ask_within(request, common_version(peer, type(request)), left_ms)
-            if getattr(answer, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
-                return answer
+            response = await peer.ask_within(request, common_version(peer, type(request)), left_ms)
+            if getattr(response, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
+                return response
             self.close()
             await asyncio.sleep(0.05)
 
@@ -617,28 +618,28 @@ async def _ask_cluster_id(
     )
     try:
         request = DescribeClusterRequest(endpoint_type=CONTROLLERS)
-        answer = await peer.ask_within(request, common_version(peer, DescribeClusterRequest), timeout_ms)
+        response = await peer.ask_within(request, common_version(peer, DescribeClusterRequest), timeout_ms)
     finally:
         peer.close()
-    if answer.error_code:
-        raise PeerLost(f"{peer.name}: {ErrorCode(answer.error_code).name} {answer.error_message or ''}")
-    cluster_id: str = answer.cluster_id
+    if response.error_code:
+        raise PeerLost(f"{peer.name}: {ErrorCode(response.error_code).name} {response.error_message or ''}")
+    cluster_id: str = response.cluster_id
     return cluster_id
 
 
 # What comes over the wire
 
 
-def _fetch_answer(response: Any) -> FetchAnswer:
+def _fetch_result(response: Any) -> FetchResult:
     error = ErrorCode(response.error_code)
     if error is not ErrorCode.NONE or not response.responses or not response.responses[0].partitions:
         if error is ErrorCode.NONE:
             raise PeerLost("an answer about no partition")
-        return FetchAnswer(error, -1, -1, (), -1, None, None, b"")
+        return FetchResult(error, -1, -1, (), -1, None, None, b"")
     partition = response.responses[0].partitions[0]
     leader, diverging, snapshot = partition.current_leader, partition.diverging_epoch, partition.snapshot_id
     records = partition.records
-    return FetchAnswer(
+    return FetchResult(
         ErrorCode(partition.error_code),
         -1 if leader is None else leader.leader_id,
         -1 if leader is None else leader.leader_epoch,
@@ -650,15 +651,15 @@ def _fetch_answer(response: Any) -> FetchAnswer:
     )
 
 
-def _snapshot_answer(response: Any) -> SnapshotAnswer:
+def _snapshot_result(response: Any) -> SnapshotResult:
     error = ErrorCode(response.error_code)
     if error is not ErrorCode.NONE or not response.topics or not response.topics[0].partitions:
-        return SnapshotAnswer(
+        return SnapshotResult(
             ErrorCode.UNKNOWN_SERVER_ERROR if error is ErrorCode.NONE else error, -1, -1, (), 0, 0, b""
         )
     piece = response.topics[0].partitions[0]
     leader = piece.current_leader
-    return SnapshotAnswer(
+    return SnapshotResult(
         ErrorCode(piece.error_code),
         -1 if leader is None else leader.leader_id,
         -1 if leader is None else leader.leader_epoch,

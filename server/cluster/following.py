@@ -346,7 +346,7 @@ class _FetcherLoop:
                 following.carry_out(fetcher.offsets_answered(request, response, now_ms))
 
     def _say(self, trouble: str) -> None:
-        """The same is told once, until there is an answer."""
+        """The same is told once, until there is a response."""
         if trouble != self._said:
             self._said = trouble
             logger.info("fetching from broker %d: %s", self._leader_id, trouble)

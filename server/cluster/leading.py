@@ -69,7 +69,7 @@ class Leading:
     """Implements `apis.replicas.Replicas`.
 
     A new leader epoch goes to the disk in a worker: of a thousand partitions that fail over at once the event
-    loop would else wait for two thousand syncs. Until it is there followers wait for their answers
+    loop would else wait for two thousand syncs. Until it is there followers wait for their responses
     (KAFKA-7415): after a crash nobody would know where that epoch began. Clients do not wait.
     """
 
@@ -127,7 +127,7 @@ class Leading:
         self._watch(key, partition, leader)
 
     def known(self, key: ReplicaKey) -> Known | None:
-        """The epochs of a partition that is led here; the controller's answers bring new ones."""
+        """The epochs of a partition that is led here; the controller's responses bring new ones."""
         leader = self.leaders.get(key)
         return None if leader is None else leader.known
 
@@ -321,15 +321,15 @@ class Leading:
             start_offset = min(leader.epoch_start_offset, partition.log_end_offset)
             self._begin_epoch(partition, BeginEpoch(leader.key, leader.leader_epoch, start_offset))
 
-    def altered(self, change: AlterIsr, answer: AlteredIsr | ErrorCode) -> None:
-        """The controller's answer."""
+    def altered(self, change: AlterIsr, result: AlteredIsr | ErrorCode) -> None:
+        """The controller's response."""
         leader = self.leaders.get(change.key)
         if leader is not None:
-            if isinstance(answer, ErrorCode):
-                logger.info("%s-%d: the ISR is not changed: %s", *change.key, answer.name)
+            if isinstance(result, ErrorCode):
+                logger.info("%s-%d: the ISR is not changed: %s", *change.key, result.name)
                 self.isr_changes.failures += 1
             before = leader.in_sync.isr
-            self._apply(leader.altered(change, answer, monotonic_ms()))
+            self._apply(leader.altered(change, result, monotonic_ms()))
             self.isr_changes.note(before, leader.in_sync.isr)
 
 
@@ -352,7 +352,7 @@ class IsrChanges:
 
 
 class Altering:
-    """Changes of ISRs on their way to the controllers. `tell` gets each answer."""
+    """Changes of ISRs on their way to the controllers. `tell` gets each response."""
 
     def __init__(
         self,
@@ -362,7 +362,7 @@ class Altering:
         ask: Ask,
         timers: Timers,
     ) -> None:
-        self.tell: Callable[[AlterIsr, AlteredIsr | ErrorCode], None] = lambda change, answer: None
+        self.tell: Callable[[AlterIsr, AlteredIsr | ErrorCode], None] = lambda change, result: None
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._current_view = current_view
@@ -390,8 +390,8 @@ class Altering:
                 logger.warning("no ISR was changed: %s", ErrorCode(response.error_code).name)
             self._queue.failed(changes, monotonic_ms())
         else:
-            for change, answer in self._queue.answered(changes, self._answers(response)):
-                self.tell(change, answer)
+            for change, result in self._queue.answered(changes, self._results(response)):
+                self.tell(change, result)
         self._send()
         wake_at_ms = self._queue.wake_at_ms
         if wake_at_ms is not None:
@@ -420,8 +420,8 @@ class Altering:
             broker_id=self._node_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
         )
 
-    def _answers(self, response: wire.AlterPartitionResponse) -> dict[ReplicaKey, AlteredIsr | ErrorCode]:
-        answers: dict[ReplicaKey, AlteredIsr | ErrorCode] = {}
+    def _results(self, response: wire.AlterPartitionResponse) -> dict[ReplicaKey, AlteredIsr | ErrorCode]:
+        results: dict[ReplicaKey, AlteredIsr | ErrorCode] = {}
         names = self._current_view().topic_names
         for topic in response.topics:
             name = names.get(topic.topic_id)
@@ -429,9 +429,9 @@ class Altering:
                 continue
             for one in topic.partitions:
                 code = ErrorCode(one.error_code)
-                answers[name, one.partition_index] = (
+                results[name, one.partition_index] = (
                     AlteredIsr(one.leader_epoch, one.partition_epoch, tuple(one.isr))
                     if code is ErrorCode.NONE
                     else code
                 )
-        return answers
+        return results

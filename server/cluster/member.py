@@ -146,7 +146,7 @@ class Member:
 
     async def serve(self) -> None:
         """The listeners answer. Returns when the controllers have unfenced the node, and it tells so itself:
-        the record of that comes a moment after the answer to the heartbeat."""
+        the record of that comes a moment after the response to the heartbeat."""
         self._ask_producer_ids()
         self.link.set_ready()
         await self._until(lambda: self.state is not BrokerState.RECOVERY)
@@ -461,8 +461,8 @@ def reach_brokers(opened: Opened, serving: Serving, member: Member, ending: Asyn
     peers = BrokerPeers(node.id, listener, timeout_ms, setup, current_view)
     ending.callback(peers.close)
     serving.coordinators.peers = peers
-    serving.coordinators.transactions.remote = RemoteTransactions(node.id, peers, current_view)
-    serving.coordinators.groups.log_ends = RemoteLogEnds(peers, current_view, opened.schedule.timers)
+    serving.coordinators.remote_transactions = RemoteTransactions(node.id, peers, current_view)
+    serving.coordinators.log_ends = RemoteLogEnds(peers, current_view, opened.schedule.timers)
 
 
 def deciding_of(member: Member) -> Deciding:

@@ -240,7 +240,7 @@ def _check_directory_ids(directory_ids: Mapping[str, str]) -> None:
             number = b""
         if int.from_bytes(number) < RESERVED_IDS:
             raise ConfigError(
-                f"{directory}/{FILE_NAME} has directory.id={text}, which is no id of a directory: "
+                f"{directory}/{FILE_NAME} has directory.id={text}, which is not an id of a directory: "
                 "restore the file, or strike that line out if no replica is in the directory."
             )
         other = known.setdefault(number, directory)

@@ -1,6 +1,6 @@
 """Topics of a cluster that are created when a client needs them: the controllers are asked.
 
-A client finds the topic in the answer to the request that has created it, as on a node alone: after the
+A client finds the topic in the response to the request that has created it, as on a node alone: after the
 controllers have created it, the view that has it is waited for. Two clients may want it at once, at two
 nodes: that it exists already is no error.
 """
@@ -83,10 +83,10 @@ class NewTopics:
         self._defaults = (partition_count, replication_factor)
         self._current_view = current_view
         self._asked: dict[str, Future[Any]] = {}
-        """By topic, as long as there is no answer."""
+        """By topic, as long as there is no response."""
         self._awaited: list[_AwaitedTopics] = []
         self._is_unanswered = False
-        """Whether the last request has had no answer in time."""
+        """Whether the last request has had no response in time."""
 
     def view_changed(self, view: ClusterView) -> None:
         """A subscriber of the cluster's metadata."""
@@ -96,7 +96,7 @@ class NewTopics:
     def creating(self, new_topics: Sequence[NewTopic]) -> Work[Sequence[NewTopicResult]]:
         """Asks the controllers, and waits for the view that has the topics, all in all `NEW_TOPIC_WAIT_S`. A
         topic that is asked for already is not asked for again, and nobody waits where the last request had
-        no answer in time. Raises KafkaError for all."""
+        no response in time. Raises KafkaError for all."""
         deadline = time.monotonic() + (0 if self._is_unanswered else NEW_TOPIC_WAIT_S)
         new = [one for one in new_topics if one.name not in self._asked]
         if new:

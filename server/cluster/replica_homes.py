@@ -180,15 +180,15 @@ class HomeReporter:
     def _take(self, asked: Future[Any]) -> None:
         now_ms = _now_ms()
         error = None if asked.cancelled() else asked.exception()
-        answer = None if asked.cancelled() or error is not None else asked.result()
-        if answer is None or answer.error_code:
-            why = error if answer is None else ErrorCode(answer.error_code).name
+        response = None if asked.cancelled() or error is not None else asked.result()
+        if response is None or response.error_code:
+            why = error if response is None else ErrorCode(response.error_code).name
             logger.warning(
                 "the log directories of %d replicas were not taken: %s", len(self._assignments), why
             )
             self._assignments.failed(now_ms)
         else:
-            for topic_id, index in self._assignments.answered(_errors(answer), now_ms):
+            for topic_id, index in self._assignments.answered(_errors(response), now_ms):
                 name = self._current_view().topic_names.get(topic_id, topic_id.hex())
                 logger.error("the controllers refuse the log directory of %s-%d for long", name, index)
         self._go_on()
@@ -216,10 +216,10 @@ def _request(node_id: int, broker_epoch: int, wanted: Iterable[Assignment]) -> A
     )
 
 
-def _errors(answer: Any) -> dict[tuple[bytes, int], ErrorCode]:
+def _errors(response: Any) -> dict[tuple[bytes, int], ErrorCode]:
     return {
         (topic.topic_id, one.partition_index): ErrorCode(one.error_code)
-        for directory in answer.directories
+        for directory in response.directories
         for topic in directory.topics
         for one in topic.partitions
     }

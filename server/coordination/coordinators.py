@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from odradek.apis.leadership import Leadership
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.live import LiveConfig
-    from odradek.coordinator.asked import Asked
     from odradek.coordinator.cluster.view import (
         ClusterChange,
         ClusterView,
@@ -38,9 +37,8 @@ if TYPE_CHECKING:
     from odradek.coordinator.effects import MatchTopics, WriteMarkers
     from odradek.coordinator.group_coordinator import GroupCoordinator, MatchedTopics
     from odradek.coordinator.groups.group_type import GroupType
-    from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
+    from odradek.coordinator.groups.settings import GroupSettings
     from odradek.coordinator.shares.state.coordinator import ShareCoordinator
-    from odradek.coordinator.shares.state.persister import Persister
     from odradek.coordinator.shares.state.settings import ShareStateSettings
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
     from odradek.coordinator.transactions.settings import TransactionSettings
@@ -54,10 +52,6 @@ if TYPE_CHECKING:
     from odradek.server.network.timers import Timers
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
-    from odradek.wire.end_marker import EndMarker
-    from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-    from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-    from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
     from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.coordinators")
@@ -72,7 +66,7 @@ ASSIGNORS = {
 C = TypeVar("C")
 
 
-class _WhenNeeded(Generic[C]):
+class Lazy(Generic[C]):
     """A value that is made at its first use."""
 
     def __init__(self, make: Callable[[], C]) -> None:
@@ -83,83 +77,10 @@ class _WhenNeeded(Generic[C]):
     def is_made(self) -> bool:
         return self._made is not None
 
-    def made(self) -> C:
+    def __call__(self) -> C:
         if self._made is None:
             self._made = self._make()
         return self._made
-
-
-class Groups(_WhenNeeded["GroupCoordinator"]):
-    """The coordinator of groups (`apis.coordinators.Groups`)."""
-
-    log_ends: RemoteLogEnds | None = None
-
-    @property
-    def serves_consumer_groups(self) -> bool:
-        return self.made().serves_consumer_groups
-
-    @property
-    def serves_streams_groups(self) -> bool:
-        return self.made().serves_streams_groups
-
-    @property
-    def serves_share_groups(self) -> bool:
-        return self.made().serves_share_groups
-
-    def config_of(self, group_id: str) -> GroupConfig:
-        return self.made().config_of(group_id)
-
-    @property
-    def persister(self) -> Persister:
-        return self.made().persister
-
-    def partition_of(self, group_id: str) -> int:
-        return self.made().partition_of(group_id)
-
-    def submit(self, group_id: str, command: Any) -> None:
-        self.made().submit(group_id, command)
-
-    def submitter(self, group_id: str) -> Callable[[Any], None]:
-        return self.made().submitter(group_id)
-
-    def ask(self, group_id: str, command: Any) -> Any:
-        return self.made().ask(group_id, command)
-
-    def commit_in_transaction(
-        self, asked: Asked[TxnOffsetCommitRequest, TxnOffsetCommitResponse], verified: Any = None
-    ) -> None:
-        self.made().commit_in_transaction(asked, verified)
-
-    def end_offsets(self, index: int, marker: EndMarker, then: Callable[[ErrorCode], None]) -> None:
-        self.made().end_offsets(index, marker, then)
-
-    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
-        return self.made().list_groups(request)
-
-
-class Transactions(_WhenNeeded["TransactionCoordinator"]):
-    """The coordinator of transactions (`apis.coordinators.Transactions`)."""
-
-    remote: RemoteTransactions | None = None
-
-    def partition_of(self, transactional_id: str) -> int:
-        return self.made().partition_of(transactional_id)
-
-    def submit(self, transactional_id: str, asked: Asked[Any, Any]) -> None:
-        self.made().submit(transactional_id, asked)
-
-    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
-        return self.made().list_transactions(request)
-
-
-class Shares(_WhenNeeded["ShareCoordinator"]):
-    """The coordinator of share partitions (`apis.coordinators.Shares`)."""
-
-    def partition_of(self, key: str) -> int:
-        return self.made().partition_of(key)
-
-    def submit_state(self, asked: Asked[Any, Any]) -> None:
-        self.made().submit_state(asked)
 
 
 class Coordinators:
@@ -201,23 +122,26 @@ class Coordinators:
         self._group_settings: GroupSettings | None = None
         self._transaction_settings: TransactionSettings | None = None
         self._share_settings: ShareStateSettings | None = None
-        self.groups = Groups(self._new_groups)
-        self.transactions = Transactions(self._new_transactions)
-        self.shares = Shares(self._new_shares)
+        self.groups = Lazy(self._new_groups)
+        self.transactions = Lazy(self._new_transactions)
+        self.shares = Lazy(self._new_shares)
         self.peers: BrokerPeers | None = None
         """Connections to the other brokers of a cluster."""
-        self._persister = _WhenNeeded(self._new_persister)
+        self.remote_transactions: RemoteTransactions | None = None
+        self.log_ends: RemoteLogEnds | None = None
+        """Coordinators and logs of other brokers; None of a node alone."""
+        self._persister = Lazy(self._new_persister)
 
     def load(self) -> None:
         """Begins to load their topics: those that exist, and from now on those that come."""
         self._loads = True
         topics = self.leadership.view.topics
         if OFFSETS_TOPIC in topics:
-            self.groups.made()
+            self.groups()
         if TRANSACTIONS_TOPIC in topics:
-            self.transactions.made()
+            self.transactions()
         if SHARE_STATE_TOPIC in topics:
-            self.shares.made()
+            self.shares()
 
     def follow(self, view: ClusterView, change: ClusterChange) -> None:
         """Takes up a new view."""
@@ -226,42 +150,42 @@ class Coordinators:
         groups, transactions, shares = self.groups, self.transactions, self.shares
         if self._is_needed(groups, OFFSETS_TOPIC, view, change):
             self.settings_of_groups(view)
-            groups.made().view_changed(view)
+            groups().view_changed(view)
             if change.deleted:
-                groups.made().remove_topics([topic.name for topic in change.deleted])
+                groups().remove_topics([topic.name for topic in change.deleted])
         if self._is_needed(transactions, TRANSACTIONS_TOPIC, view, change):
             self.settings_of_transactions(view)
-            transactions.made().view_changed(view)
+            transactions().view_changed(view)
         if self._is_needed(shares, SHARE_STATE_TOPIC, view, change):
             self.settings_of_shares(view)
-            shares.made().view_changed(view)
+            shares().view_changed(view)
             if change.deleted:
-                shares.made().remove_topics([topic.topic_id for topic in change.deleted])
+                shares().remove_topics([topic.topic_id for topic in change.deleted])
 
     def _is_needed(
-        self, coordinator: _WhenNeeded[Any], topic: str, view: ClusterView, change: ClusterChange
+        self, coordinator: Lazy[Any], topic: str, view: ClusterView, change: ClusterChange
     ) -> bool:
         """Whether it takes up the view, made by no request perhaps. A client whose commit is decided has its
-        answer and asks nobody any more: without that, markers would be missing at the next coordinator for
+        response and asks nobody any more: without that, markers would be missing at the next coordinator for
         as long as no other client asks that node. What is kept of a deleted topic goes at once."""
         return coordinator.is_made or (topic in view.topics and (self._loads or bool(change.deleted)))
 
     @property
     def persister(self) -> SharePersister:
         """Through it groups and share partitions ask the share coordinators of all nodes."""
-        return self._persister.made()
+        return self._persister()
 
     def close(self) -> None:
         """Answers waiting commands with NOT_COORDINATOR; no view is taken up any more."""
         self._is_closed = True
         if self._persister.is_made:
-            self._persister.made().close()
+            self._persister().close()
         if self.transactions.is_made:
-            self.transactions.made().close()
+            self.transactions().close()
         if self.groups.is_made:
-            self.groups.made().close()
+            self.groups().close()
         if self.shares.is_made:
-            self.shares.made().close()
+            self.shares().close()
 
     # Groups
 
@@ -298,10 +222,10 @@ class Coordinators:
 
         names = list(self.leadership.view.topics)
         matched: MatchedTopics = yield lambda: matches_of(effect.patterns, names)
-        if effect.left_out is None or matched is None:
+        if effect.hidden_names is None or matched is None:
             return matched
-        left_out = frozenset(effect.left_out({name for names in matched.values() for name in names}))
-        return {pattern: names - left_out for pattern, names in matched.items()}
+        hidden_names = frozenset(effect.hidden_names({name for names in matched.values() for name in names}))
+        return {pattern: names - hidden_names for pattern, names in matched.items()}
 
     def settings_of_groups(self, view: ClusterView) -> GroupSettings:
         """Settings of groups: they change with the broker's, with the groups' own, and with the levels of
@@ -332,7 +256,7 @@ class Coordinators:
         markers = MarkerWriter(self.leadership, self.groups, self._turn, self._timers, self._now_ms)
 
         def write_markers(effect: WriteMarkers, then: Callable[[dict[Any, Any]], None]) -> None:
-            remote = self.transactions.remote
+            remote = self.remote_transactions
             if remote is None:
                 markers.write(effect.marker, effect.partitions, then)
             else:

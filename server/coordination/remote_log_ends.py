@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS_MAX = 5
 PENDING_MAX = 100_000
-"""Partitions that may wait for an answer; more are refused with COORDINATOR_NOT_AVAILABLE."""
+"""Partitions that may wait for a response; more are refused with COORDINATOR_NOT_AVAILABLE."""
 PARTITIONS_PER_REQUEST = 1_000
 
 Partition = tuple[str, int]
@@ -49,7 +49,7 @@ class RemoteLogEnds:
         self._timers = timers
         self._pause_ms = pause_ms
         self.pending_count = 0
-        """Partitions that wait for an answer."""
+        """Partitions that wait for a response."""
 
     def ask(self, partitions: Collection[Partition], then: Told) -> None:
         """See `apis.coordinators.RemoteLogEnds`."""

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS_MAX = 5
 PENDING_MAX = 100_000
-"""Share partitions that may wait for an answer; more are refused with COORDINATOR_NOT_AVAILABLE."""
+"""Share partitions that may wait for a response; more are refused with COORDINATOR_NOT_AVAILABLE."""
 PARTITIONS_PER_REQUEST = 500
 """A write of one has up to 200 KB."""
 PASSING = frozenset(
@@ -134,13 +134,13 @@ class SharePersister:
         self._without_topic: list[_Job] = []
         """Jobs that wait for its creation."""
         self._waiting: dict[tuple[int, _Kind, str], deque[_Job]] = {}
-        """By node, kind and group: they wait for the answer to an earlier request. There is an entry for each
-        request under way."""
+        """By node, kind and group: they wait for the response to an earlier request. There is an entry for
+        each request under way."""
         self._is_closed = False
 
     @property
     def pending_count(self) -> int:
-        """Share partitions that wait for an answer."""
+        """Share partitions that wait for a response."""
         return self._pending_count
 
     def close(self) -> None:
@@ -249,7 +249,7 @@ class SharePersister:
         def take(response: Any) -> None:
             self._answered(job, response.results[0].partitions[0])
 
-        self._shares.submit_state(Asked(request, kind.asker, Ticket(take, job.refused_response)))
+        self._shares().submit_state(Asked(request, kind.asker, Ticket(take, job.refused_response)))
 
     def _go_when_created(self, jobs: Sequence[_Job]) -> None:
         is_first = not self._without_topic

@@ -6,7 +6,7 @@ stored and flushed like anybody's. FETCH has no long poll: at the end of a log i
 As in 0.7:
 
 - A PRODUCE with a payload over the limit is dropped and logged; any other that cannot be stored closes the
-  connection, since there is no answer that could tell it. The same for OFFSETS that cannot be answered.
+  connection, since there is no response that could tell it. The same for OFFSETS that cannot be answered.
 - A FETCH is answered by an error where it can be: an illegal name of a topic by -1, a partition that the
   topic does not have (or a new topic would not have) by 3, a position before or after the log by 1. A topic
   that there is not, and a log that nobody has written to, are empty, whatever the position. A position within
@@ -14,7 +14,7 @@ As in 0.7:
   make them, from what they have got.
 - OFFSETS are those of segments by the time of the last write to their files.
 
-Different: who is not allowed to read or write gets -1, or the end of the connection; an answer has at most
+Different: who is not allowed to read or write gets -1, or the end of the connection; a response has at most
 `fetch.max.bytes`, and what is behind that in a MULTIFETCH is empty sets.
 
 Source: KafkaRequestHandlers, LogManager and Log of Kafka 0.7.2.
@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odradek.apis.access import ALLOW_ALL, NOTHING_REFUSED
+from odradek.apis.access import ALLOW_ALL, NOTHING_REFUSED, need_of
 from odradek.apis.api import LatePart, RequestContext, Waiting
 from odradek.server.kafka07.positions import LogPositions, Range
 from odradek.server.kafka07.producing import iter_batches_of_set, payload_bytes_max
@@ -105,15 +105,15 @@ class Handlers:
     partition_count: Callable[[], int]
     """Gives the number of partitions of a topic that is made by writing."""
     creates_topics: bool
-    answer_bytes_max: int
+    response_bytes_max: int
     choose: Callable[[int], int]
     """A number below the given one, by chance."""
     magic: int
     """Format of the messages that clients can read: 0 for clients of Kafka 0.6, which know no other."""
     positions: dict[LogKey, LogPositions]
 
-    async def answer(self, request: Request, connection: Connection) -> Parts:
-        """The parts of the answer, none for PRODUCE. Raises `Unreadable` for a request after which the
+    async def respond(self, request: Request, connection: Connection) -> Parts:
+        """The parts of the response, none for PRODUCE. Raises `Unreadable` for a request after which the
         connection ends."""
         if isinstance(request, Produce):
             await self._produce(request, connection)
@@ -123,7 +123,7 @@ class Handlers:
                 await self._produce(one, connection)
             return []
         if isinstance(request, Fetch):
-            return (await self._fetch(request, connection, self.answer_bytes_max))[0]
+            return (await self._fetch(request, connection, self.response_bytes_max))[0]
         if isinstance(request, MultiFetch):
             return await self._fetch_several(request.fetches, connection)
         return [response_of_offsets(await self._offsets(request, connection))]
@@ -148,7 +148,7 @@ class Handlers:
 
     async def _fetch_several(self, fetches: Sequence[Fetch], connection: Connection) -> Parts:
         parts: Parts = []
-        room_bytes = self.answer_bytes_max
+        room_bytes = self.response_bytes_max
         for fetch in fetches:
             more, size_bytes = await self._fetch(fetch, connection, room_bytes)
             parts += more
@@ -226,7 +226,7 @@ class Handlers:
                 step = known.end_position + COUNTED_AT_ONCE_BYTES
                 before = known.end_offset
                 found = await self._do(known.preparing(step if target is None else min(target, step)))
-            # A client that waits for its answer is not idle.
+            # A client that waits for its response is not idle.
             connection.requests.active_ms = self.now_ms()
             if known.end_offset == before:
                 break
@@ -263,10 +263,10 @@ class Handlers:
             data = PartitionProduceData(index=log.index, records=memoryview(batch))
             topics = [TopicProduceData(name=log.topic, partition_data=[data])]
             request = ProduceRequest(acks=1, timeout_ms=0, topic_data=topics)
-            answer = await self._ask(request, PRODUCE_VERSION, connection)
+            response = await self._ask(request, PRODUCE_VERSION, connection)
             code = ErrorCode.UNKNOWN_SERVER_ERROR
-            if answer is not None:
-                code = answer.responses[0].partition_responses[0].error_code
+            if response is not None:
+                code = response.responses[0].partition_responses[0].error_code
             if code in _TOO_LARGE:
                 raise TooLarge(f"a batch of {len(batch)} bytes")
             if code:
@@ -306,7 +306,7 @@ class Handlers:
         authorizer = self.connections.dispatcher.authorizer
         if authorizer is ALLOW_ALL:
             return False
-        return bool(authorizer.refused_of(connection, [(operation, ResourceType.TOPIC, topic)]))
+        return bool(authorizer.refused(connection, (need_of(operation, ResourceType.TOPIC),), (topic,)))
 
     async def _ask(self, request: Message, version: int, connection: Connection) -> Any:
         """The response of the handler for today's clients; None after a fault."""
@@ -318,11 +318,11 @@ class Handlers:
         context = RequestContext(
             request.api_key, version, 0, None, connection, self.now_ms(), refused, authorizer
         )
-        answer = served.handle(request, context)
-        if not isinstance(answer, Waiting):
-            return answer
+        response = served.handle(request, context)
+        if not isinstance(response, Waiting):
+            return response
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        answer.on_complete(partial(_settle, answered))
+        response.on_complete(partial(_settle, answered))
         return await answered
 
     async def _call(self, is_quick: bool, function: Callable[[], Any]) -> Any:

@@ -91,7 +91,7 @@ def open_listeners(
             now_ms=node.now_ms,
             partition_count=lambda: live["num.partitions"],
             creates_topics=node.config.auto_create_topics_enable,
-            answer_bytes_max=node.config.fetch_max_bytes,
+            response_bytes_max=node.config.fetch_max_bytes,
             choose=random.randrange,
             magic=magic,
             positions={},

@@ -1,8 +1,8 @@
-"""The frames of a connection of Kafka 0.7: one request after the other, answers in their order.
+"""The frames of a connection of Kafka 0.7: one request after the other, responses in their order.
 
 It stands before a connection as the gate of SASL does, and never opens: so connections of 0.7 are counted,
 limited and closed when idle like all others. While a request is under way, and while the client does not read
-its answers, the socket is not read.
+its responses, the socket is not read.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Reader:
         return None
 
     def go_on(self) -> None:
-        """The client has read its answers."""
+        """The client has read its responses."""
         if self._room is not None:
             self._room.set()
 
@@ -91,7 +91,7 @@ class Reader:
         connection = self._connection
         try:
             while frame is not None:
-                parts = await self._handlers.answer(read_request(frame), connection)
+                parts = await self._handlers.respond(read_request(frame), connection)
                 if parts and not self._has_ended:
                     connection.write_vector(parts)
                 await self._wait_for_room()

@@ -18,9 +18,9 @@ def reasons_not_ready(server: Observed) -> list[str]:
     if len(failures) == len(server.store.directories):
         reasons.append("no data directory can be used")
     groups, transactions = server.coordinators.groups, server.coordinators.transactions
-    if groups.is_made and groups.made().is_loading:
+    if groups.is_made and groups().is_loading:
         reasons.append("groups are being loaded")
-    if transactions.is_made and transactions.made().is_loading:
+    if transactions.is_made and transactions().is_loading:
         reasons.append("transactions are being loaded")
     view = server.cluster_view
     if server.node_id not in view.brokers:

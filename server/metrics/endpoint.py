@@ -1,8 +1,8 @@
 """The HTTP endpoint of `--metrics`: `/metrics`, `/health/live`, `/health/ready`, `/admin`.
 
 GET and HEAD of HTTP/1.0 and 1.1, one request after the other on a connection, without a body. Each limit has
-a bound, and a client that breaks one is answered and closed. Scrapes at the same time share one answer, which
-is made in pieces: clients of the broker are served in between.
+a bound, and a client that breaks one is answered and closed. Scrapes at the same time share one response,
+which is made in pieces: clients of the broker are served in between.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Refused(Exception):
         self.status = status
 
 
-Answer = tuple[int, str, bytes]
+Response = tuple[int, str, bytes]
 """Status, content type, body."""
 
 
@@ -72,7 +72,7 @@ class Endpoint:
         self._series_max = series_max
         self._connections: set[asyncio.Task[None]] = set()
         self._scrape: asyncio.Task[bytes] | None = None
-        self._pages: dict[str, Callable[[], Awaitable[Answer]]] = {
+        self._pages: dict[str, Callable[[], Awaitable[Response]]] = {
             "/metrics": self._metrics,
             "/health/live": self._live,
             "/health/ready": self._ready,
@@ -117,7 +117,7 @@ class Endpoint:
         self._connections.add(task)
         try:
             if len(self._connections) > CONNECTIONS_MAX:
-                await self._answer(writer, None, (503, "text/plain", b"too many connections\n"))
+                await self._respond(writer, None, (503, "text/plain", b"too many connections\n"))
             else:
                 await self._serve(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
@@ -131,11 +131,11 @@ class Endpoint:
             try:
                 request = await self._read(reader)
             except _Refused as refused:
-                await self._answer(writer, None, (refused.status, "text/plain", f"{refused}\n".encode()))
+                await self._respond(writer, None, (refused.status, "text/plain", f"{refused}\n".encode()))
                 return
             if request is None:
                 return
-            await self._answer(writer, request, await self._handle(request))
+            await self._respond(writer, request, await self._handle(request))
             wanted = request.headers.get("connection", "close" if request.is_http_10 else "").lower()
             if wanted == "close":
                 return
@@ -155,7 +155,7 @@ class Endpoint:
             raise _Refused(431) from None
         return _parsed(head)
 
-    async def _handle(self, request: _Request) -> Answer:
+    async def _handle(self, request: _Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             return 405, "text/plain", b"GET and HEAD are served\n"
         page = self._pages.get(request.path)
@@ -163,8 +163,10 @@ class Endpoint:
             return 404, "text/plain", f"there are {', '.join(self._pages)}\n".encode()
         return await page()
 
-    async def _answer(self, writer: asyncio.StreamWriter, request: _Request | None, answer: Answer) -> None:
-        status, content_type, body = answer
+    async def _respond(
+        self, writer: asyncio.StreamWriter, request: _Request | None, response: Response
+    ) -> None:
+        status, content_type, body = response
         headers = [f"HTTP/1.1 {status} {_REASONS[status]}", f"Content-Type: {content_type}"]
         accepted = "" if request is None else request.headers.get("accept-encoding", "")
         if len(body) >= GZIP_AT_LEAST_BYTES and "gzip" in accepted:
@@ -185,7 +187,7 @@ class Endpoint:
 
     # Pages
 
-    async def _metrics(self) -> Answer:
+    async def _metrics(self) -> Response:
         if self._scrape is None:
             self._scrape = asyncio.get_running_loop().create_task(self._scraped())
             self._scrape.add_done_callback(self._scrape_done)
@@ -199,17 +201,17 @@ class Endpoint:
         made = _paused(pieces(self._sources.samples(self._now_ms())))
         return b"".join([piece.encode() async for piece in made])
 
-    async def _live(self) -> Answer:
+    async def _live(self) -> Response:
         """That it answers says that the loop runs."""
         return 200, "text/plain", b"live\n"
 
-    async def _ready(self) -> Answer:
+    async def _ready(self) -> Response:
         reasons = reasons_not_ready(self._server)
         if reasons:
             return 503, "text/plain", "".join(f"{reason}\n" for reason in reasons).encode()
         return 200, "text/plain", b"ready\n"
 
-    async def _admin(self) -> Answer:
+    async def _admin(self) -> Response:
         return 200, JSON_TYPE, json.dumps(admin_page(self._server), indent=1).encode() + b"\n"
 
 

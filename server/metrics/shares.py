@@ -73,7 +73,7 @@ def _lags(
 ) -> Iterator[None]:
     """Only pauses; fills `series`."""
     coordinator, view = server.coordinators.shares, server.cluster_view
-    machines = list(coordinator.made().partitions.values()) if coordinator.is_made else []
+    machines = list(coordinator().partitions.values()) if coordinator.is_made else []
     looked = 0
     for running in machines:
         if running.machine is None:

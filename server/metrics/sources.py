@@ -330,7 +330,7 @@ class Sources:
         groups: list[GroupLag] = []
         find = self._led
         coordinator = self._server.coordinators.groups
-        machines = list(coordinator.made().partitions.values()) if coordinator.is_made else []
+        machines = list(coordinator().partitions.values()) if coordinator.is_made else []
         for running in machines:
             if running.machine is None:
                 continue
@@ -378,7 +378,7 @@ class Sources:
 
     def _transactions(self, now_ms: int) -> Samples:
         coordinator = self._server.coordinators.transactions
-        begun = list(_ongoing(coordinator.made().partitions.values())) if coordinator.is_made else []
+        begun = list(_ongoing(coordinator().partitions.values())) if coordinator.is_made else []
         yield "odradek_transactions_open", _NO_LABELS, len(begun)
         name = "kafka_server_transaction_coordinator_metrics_active_transaction_total_time_max"
         yield name, _NO_LABELS, max((now_ms - start_ms for start_ms in begun), default=0)

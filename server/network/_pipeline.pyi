@@ -1,5 +1,5 @@
 """The path of every request: bytes arrive, a frame gets its route, a remembered prefix or the handler answers
-it, staged records are committed at the end of the turn, and the answer is sent."""
+it, staged records are committed at the end of the turn, and the response is sent."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,24 +14,24 @@ from odradek.server.network.group_flush import Done, Flushes
 
 BUFFER_BYTES: int
 """The size of a receive buffer until a larger frame arrives."""
-WAITING_ANSWERS_MAX: int
+WAITING_RESPONSES_MAX: int
 WAITING_BYTES_MAX: int
 REMEMBERED_MAX: int
 """Limit of remembered prefixes of all connections; beyond it all are dropped."""
 REMEMBERED_OF_CONNECTION_MAX: int
 
 class Sender(Protocol):
-    """The answers of a connection as the turn sees them."""
+    """The responses of a connection as the turn sees them."""
 
     def send_ready(self) -> None: ...
 
 class Turn:
     """Staged partitions of one turn of the event loop, and senders at its end; implements `apis.turn.Turn`.
 
-    Every partition with appends in one turn is committed once. If an answer has to wait for the disk, the
+    Every partition with appends in one turn is committed once. If a response has to wait for the disk, the
     partition joins the next group flush (`server/network/group_flush.py`). Then each connection sends its
-    ready answers in one write. While only one connection sends requests, they are a turn of their own, which
-    ends when they have been read.
+    ready responses in one write. While only one connection sends requests, they are a turn of their own,
+    which ends when they have been read.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -48,7 +48,7 @@ class Turn:
         """Empty when nothing waits for a commit."""
     @property
     def is_flushing(self) -> bool:
-        """True while answers wait for the disk."""
+        """True while responses wait for the disk."""
     @property
     def is_idle(self) -> bool:
         """True while neither the end of the turn nor a flush is to come."""
@@ -56,7 +56,7 @@ class Turn:
     def add(self, partition: Committable, done: Done, until: Until) -> None:
         """`done` is called after this turn's commit, and after what else `until` names (`apis/turn.py`)."""
     def flush_in_background(self, partition: Committable) -> None:
-        """Flushes without an answer that waits for it; joins the next flush."""
+        """Flushes without a response that waits for it; joins the next flush."""
     def begin_alone(self, sender: Sender) -> bool:
         """Whether the requests of `sender` are a turn of their own, which it ends by `end_alone`."""
     def end_alone(self) -> None:
@@ -84,7 +84,7 @@ class Route:
     handle: Handler
     @property
     def requests(self) -> int:
-        """Requests that were answered or need no answer."""
+        """Requests that were answered or need no response."""
     @property
     def from_prefix(self) -> int:
         """Requests among them that were served by a remembered prefix."""
@@ -94,7 +94,7 @@ class Route:
     def bytes_out(self) -> int: ...
     @property
     def nanoseconds(self) -> int:
-        """From the whole frame to the ready answer, of all requests together."""
+        """From the whole frame to the ready response, of all requests together."""
     @property
     def times(self) -> tuple[int, ...]:
         """How many requests took up to 1.024 us, more and up to 2.048 us, and so on; the last: more than
@@ -132,7 +132,7 @@ class Dispatcher:
         """From now on `on_slow(route, connection, took_ns, bytes_in, bytes_out)` is called for each request
         that took so long."""
     request_bytes_max: int
-    waiting_answers_max: int
+    waiting_responses_max: int
     waiting_bytes_max: int
     remembered_max: int
     remembered_of_connection_max: int
@@ -181,36 +181,36 @@ class ReceiveBuffer:
         """Frees all of it: the connection has ended."""
 
 class Responses:
-    """The answers of a connection, in the order of its requests."""
+    """The responses of a connection, in the order of its requests."""
 
     transport: asyncio.Transport | None
     is_full: bool
     """The transport's buffer is full."""
     is_pacing: bool
-    """A long answer and the answers behind it are not completely written."""
+    """A long response and the responses behind it are not completely written."""
     is_closing: bool
     """No more requests are served."""
     @property
     def is_empty(self) -> bool:
-        """False while an answer is still to come."""
+        """False while a response is still to come."""
     @property
     def is_write_paused(self) -> bool: ...
     @property
     def unanswered(self) -> int:
-        """The number of slots whose answer is not ready."""
+        """The number of slots whose response is not ready."""
     @property
-    def waiting_answers(self) -> int: ...
+    def waiting_responses(self) -> int: ...
     @property
     def waiting_bytes(self) -> int: ...
     def __init__(self, owner: Owner, dispatcher: Dispatcher) -> None: ...
     def waits_for_work(self) -> bool:
-        """Whether an answer waits for work of the broker only, not for the client."""
+        """Whether a response waits for work of the broker only, not for the client."""
     def send_ready(self) -> None:
-        """Writes the answers whose turn has come; the turn calls it."""
+        """Writes the responses whose turn has come; the turn calls it."""
     def begin_closing(self) -> None:
         """Serves no more requests; the end of the turn closes the connection when all are answered."""
     def forget(self) -> None:
-        """The connection closed: cancels all waiting answers."""
+        """The connection closed: cancels all waiting responses."""
 
 class Requests:
     """The requests of a connection: gets frames, and passes each to its prefix or handler when it may
@@ -224,7 +224,7 @@ class Requests:
         """The newest client id; None before the first request."""
     @property
     def is_held(self) -> bool:
-        """The socket is not read: a request may not begin, or the client does not read its answers."""
+        """The socket is not read: a request may not begin, or the client does not read its responses."""
     @property
     def is_gated(self) -> bool:
         """The next request may not begin before the earlier ones are answered."""

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
 """The path of every request: bytes arrive, a frame gets its route, a remembered prefix or the handler answers it,
-staged records are committed at the end of the turn, and the answer is sent.
+staged records are committed at the end of the turn, and the response is sent.
 
 - `turn.pxi`: `Turn` gathers the staged partitions of one round of the event loop.
 - `routes.pxi`: `Dispatcher` is the shared state of all connections of a broker: routes, clock, authorizer,
@@ -12,9 +12,9 @@ These files are included here and make one module, since the classes hold each o
 another is a call in C.
 
 Each of these has one place: principal and authorization (`Requests._read`), counters (`Route.count`), the
-pause of a connection (`Requests.hold_back`), requests that may begin before an earlier answer
+pause of a connection (`Requests.hold_back`), requests that may begin before an earlier response
 (`Requests._serve_frames`). Quotas are charged (`Charges`) where a request has been handled
-(`Requests._handle`), where a late answer comes (`Responses.settle`), and for the three kinds of remembered
+(`Requests._handle`), where a late response comes (`Responses.settle`), and for the three kinds of remembered
 requests.
 `_pipeline.pyi` has the types; `connection.py` has the promises.
 """

@@ -63,7 +63,7 @@ cdef class Charges:
 
     cdef int charge_produce(self, Py_ssize_t body_bytes, int64_t took_ns, bint is_answered) except -1:
         """Records were appended. The client has to wait for so many milliseconds, and is held back. Without
-        an answer the processor time does not count."""
+        a response the processor time does not count."""
         cdef int wait_ms = 0
         if self._produce is not None:
             wait_ms = self._produce.charge(body_bytes)
@@ -84,7 +84,7 @@ cdef class Charges:
             self.requests.hold_back(wait_ms)
         return wait_ms
 
-    cdef tuple answer(self, Slot slot, response):
+    cdef tuple encode_frame(self, Slot slot, response):
         """The response as buffers, and its size in bytes. Without `slot.meters` it is not charged, but says
         `slot.wait_ms`. A handler may have said itself for how long its client has to wait."""
         cdef Route route = slot.route
@@ -93,22 +93,22 @@ cdef class Charges:
         if slot.meters is None:
             if slot.wait_ms:
                 response.throttle_time_ms = slot.wait_ms
-            return route.answer(response, slot.correlation_id)
+            return route.encode_frame(response, slot.correlation_id)
         wait_ms = response.throttle_time_ms if route.has_throttle_time else 0
         if route.charge == CHARGED_BY_HANDLER:
             if wait_ms:
                 self.requests.hold_back(wait_ms)
-            return route.answer(response, slot.correlation_id)
-        wait_ms = self._charge_answer(slot, wait_ms)
+            return route.encode_frame(response, slot.correlation_id)
+        wait_ms = self._charge_response(slot, wait_ms)
         if wait_ms and route.has_throttle_time:
             response.throttle_time_ms = wait_ms
         began_ns = _now_ns()
-        answer = route.answer(response, slot.correlation_id)
+        encoded = route.encode_frame(response, slot.correlation_id)
         self.until_ns = _now_ns()
         slot.meters.record_request(self.until_ns - began_ns, self.until_ns // NS_PER_MS)
-        return answer
+        return encoded
 
-    cdef int _charge_answer(self, Slot slot, int wait_ms) except -1:
+    cdef int _charge_response(self, Slot slot, int wait_ms) except -1:
         """The meters are those of the request, whatever client id the connection has named since."""
         cdef int request_wait_ms = slot.meters.charge_request(slot.took_ns, _now_ns() // NS_PER_MS)
         if request_wait_ms > wait_ms:

@@ -1,15 +1,15 @@
-"""One client's connection: frames in, answers out in the order of the requests.
+"""One client's connection: frames in, responses out in the order of the requests.
 
 Promises:
 - A request begins when all earlier ones are answered, unless their APIs declare that it may overlap. Then any
-  number may be under way; beyond `WAITING_ANSWERS_MAX` answers (or `WAITING_BYTES_MAX` bytes of them), or
+  number may be under way; beyond `WAITING_RESPONSES_MAX` responses (or `WAITING_BYTES_MAX` bytes of them), or
   when the client does not read, no more begin.
 - While a request may not begin the socket is not read: this bounds the memory for a client, and requests that
   it sent before it closed the connection are still served.
 - The receive buffer starts at 4 KiB and grows only as bytes arrive; it shrinks back when the big frames end.
 - Bytes that a handler staged for a partition (they are views of the receive buffer) stay untouched until
   the commit of the turn in which they were staged.
-- A frame that cannot be answered closes the connection with one log line, after the answers before it.
+- A frame that cannot be answered closes the connection with one log line, after the responses before it.
   A bug in a handler closes the connection too, with a traceback in the log, and nothing else.
 
 The compiled parts of a connection serve the requests (`server/network/_pipeline.pyx`); this module opens and
@@ -51,7 +51,7 @@ class Gate(Protocol):
         """The connection is closed since its session has ended."""
 
     def go_on(self) -> None:
-        """The client has read its answers."""
+        """The client has read its responses."""
 
     def begin_again(self, mechanism: str, version: int) -> SaslHandshakeResponse | None:
         """A handshake of an authenticated client. None: it stays as it is."""
@@ -169,7 +169,7 @@ class Connection(asyncio.BufferedProtocol):
             self.gate.admitted()
 
     def use_transport(self, transport: asyncio.Transport) -> None:
-        """Answers go to this transport from now on."""
+        """Responses go to this transport from now on."""
         self._transport = self.responses.transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -207,10 +207,10 @@ class Connection(asyncio.BufferedProtocol):
                 return
         self._go_on()
 
-    # Long answers
+    # Long responses
 
     def write_vector(self, parts: Sequence[Any]) -> None:
-        """Writes large answers, and answers with slices of segments, without a copy."""
+        """Writes large responses, and answers with slices of segments, without a copy."""
         assert self._transport is not None
         try:
             buffers = _buffers(parts)
@@ -221,11 +221,11 @@ class Connection(asyncio.BufferedProtocol):
             if not writer.write(buffers):
                 self.responses.is_pacing = True
         except Exception as error:
-            # An incomplete answer must never be followed by another one, and no answer may be skipped.
+            # An incomplete response must never be followed by another one, and no response may be skipped.
             self.abort(f"cannot read the log: {error}")
 
     def all_is_written(self) -> None:
-        """For the writer of long answers."""
+        """For the writer of long responses."""
         self.responses.is_pacing = False
         if self.responses.is_closing:
             self.close_when_answered()
@@ -233,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        """There is room for answers."""
+        """There is room for responses."""
         if self.requests.is_held:
             self.requests.resume_if_possible()
         if self.gate is not None:
@@ -242,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
     # The end
 
     def close(self, reason: str) -> None:
-        """Serves no more requests; the connection closes when the earlier answers are sent."""
+        """Serves no more requests; the connection closes when the earlier responses are sent."""
         if self.responses.is_closing:
             return
         self._log_closing(reason)
@@ -253,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def close_expired(self) -> None:
         """For the requests: the session has ended, and the client has not authenticated again. As in Kafka no
-        answer is sent any more."""
+        response is sent any more."""
         if self.gate is not None:
             self.gate.note_expired()
         logger.info(
@@ -262,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
         self.abort(None)
 
     def begin_reauthentication(self, mechanism: str, version: int) -> SaslHandshakeResponse | None:
-        """For the handler of SaslHandshake: the answer; None where the client cannot authenticate again."""
+        """For the handler of SaslHandshake: the response; None where the client cannot authenticate again."""
         return None if self.gate is None else self.gate.begin_again(mechanism, version)
 
     def refuse_length(self, length: int) -> None:
@@ -271,12 +271,12 @@ class Connection(asyncio.BufferedProtocol):
         self.close(_bad_length(length, start, self._registry.dispatcher.request_bytes_max))
 
     def close_when_answered(self) -> None:
-        """For the answers: all that are ready are sent."""
+        """For the responses: all that are ready are sent."""
         if self.responses.is_empty and not self.responses.is_pacing and self._transport is not None:
             self._transport.close()
 
     def abort(self, reason: str | None) -> None:
-        """Closes at once, also with waiting answers; no log line with `None`."""
+        """Closes at once, also with waiting responses; no log line with `None`."""
         if reason is not None:
             self._log_closing(reason)
         self.responses.is_closing = True
@@ -284,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def hang_up(self) -> None:
-        """The broker stops: sends ready answers, then closes; waiting requests get no answer."""
+        """The broker stops: sends ready responses, then closes; waiting requests get no response."""
         self.responses.is_closing = True
         self.responses.send_ready()
         if self._transport is not None:
@@ -307,7 +307,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_waiting(self) -> bool:
-        """True while an answer is still to come."""
+        """True while a response is still to come."""
         return not self.responses.is_empty
 
     @property
@@ -320,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_stalled(self) -> bool:
-        """True while the client has not read its answers."""
+        """True while the client has not read its responses."""
         return self.responses.is_write_paused
 
     @property
@@ -335,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
         return self.requests.buffer.unserved_bytes
 
     def write_buffer_bytes(self) -> int:
-        """Bytes of answers that the client has not read yet."""
+        """Bytes of responses that the client has not read yet."""
         if self._transport is None:
             return 0
         unsent_bytes = 0 if self._paced_writer is None else self._paced_writer.unsent_bytes

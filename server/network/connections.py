@@ -1,8 +1,8 @@
 """All connections of a broker: idle connections, and the end at a stop. `admission.py` lets them in.
 
-A connection that waits for an answer is not idle, nor is one whose client has to wait because of a quota. It
-is idle if its client does not read the answers, or if it is not read because of too many waiting requests: a
-closed connection would not be noticed.
+A connection that waits for a response is not idle, nor is one whose client has to wait because of a quota. It
+is idle if its client does not read the responses, or if it is not read because of too many waiting requests:
+a closed connection would not be noticed.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Connections:
         for connection in list(self._open):
             unsent_bytes = connection.write_buffer_bytes()
             if unsent_bytes != connection.unsent_bytes:
-                # The client reads its answers, if slowly.
+                # The client reads its responses, if slowly.
                 connection.unsent_bytes = unsent_bytes
                 connection.requests.active_ms = now_ms
             if connection.requests.is_held_back:
@@ -145,12 +145,12 @@ class Connections:
                 connection.shrink()
 
     def close_all(self) -> None:
-        """Sends ready answers and closes all connections."""
+        """Sends ready responses and closes all connections."""
         for connection in list(self._open):
             connection.hang_up()
 
     def abort_all(self) -> None:
-        """Closes connections that do not read their last answers."""
+        """Closes connections that do not read their last responses."""
         for connection in list(self._open):
             connection.abort(None)
 

@@ -1,4 +1,4 @@
-"""Flushes for answers that wait for the disk: many at once, and never in the event loop.
+"""Flushes for responses that wait for the disk: many at once, and never in the event loop.
 
 Requests that arrive during a flush share the next one, so any number of waiting produces costs one sync. A
 flush begins when no request was added for a turn or two, a millisecond later at the most: it costs as much
@@ -6,7 +6,7 @@ processor time as several requests, so many small flushes would slow a busy brok
 into the flush journal of its data directory (`storage/log/flush_journal.py`), there is one write and one sync
 for all partitions, in a thread of its own. Other partitions are flushed by a few workers, several by each,
 and these also write leader epochs of partitions that have a new leader, of many at once.
-The flush journal is made with the first waiting answer; until it exists, and after it has failed, every
+The flush journal is made with the first waiting response; until it exists, and after it has failed, every
 partition is flushed by itself.
 """
 
@@ -34,7 +34,7 @@ logger = logging.getLogger("odradek.flush")
 
 FLUSH_THREADS_MAX = 8
 RETIRING_AT_ONCE = 8
-"""Partitions of a full file that are flushed before waiting answers have their turn."""
+"""Partitions of a full file that are flushed before waiting responses have their turn."""
 EPOCHS_AT_ONCE = 16
 """Partitions whose leader epochs a worker writes before it says so: followers wait for each."""
 RETIRE_AGAIN_S = 1.0
@@ -134,7 +134,7 @@ class Flushes:
             waiting.append((partition.log, done))
 
     def add_background(self, partition: Committable) -> None:
-        """Flushes without an answer that waits for it; joins the next flush."""
+        """Flushes without a response that waits for it; joins the next flush."""
         self._gathering.setdefault(partition, [])
         self.start()
 
@@ -166,11 +166,11 @@ class Flushes:
 
     @property
     def is_busy(self) -> bool:
-        """True while answers wait for the disk."""
+        """True while responses wait for the disk."""
         return bool(self._flushing or self._gathering or self._epochs or self._written is not None)
 
     def close(self) -> None:
-        """Ends the threads when they are done; to be called when no answer waits any more, before the flush
+        """Ends the threads when they are done; to be called when no response waits any more, before the flush
         journals are closed."""
         self._epochs.clear()
         if self._writer is not None and self._thread is not None:
@@ -180,7 +180,7 @@ class Flushes:
         if self._executor is not None:
             for log in self._logs.values():
                 log.cancel()
-            # Flushes without waiting answers may still run, and so may the making of a flush journal, which
+            # Flushes without waiting responses may still run, and so may the making of a flush journal, which
             # stops # soon.
             self._executor.shutdown(wait=True)
             self._executor = None
@@ -230,7 +230,7 @@ class Flushes:
     def _start_group(self) -> None:
         """Moves gathered partitions to the flush journals, where they fit."""
         gathering, flushing = self._gathering, self._flushing
-        # A waiting flush of the partition itself keeps its turn; one without waiting answers may run
+        # A waiting flush of the partition itself keeps its turn; one without waiting responses may run
         # meanwhile.
         ready: list[Any] = [one for one in gathering if not flushing.get(one)]
         blocks: list[tuple[FlushJournal, Block]] = []

@@ -224,7 +224,5 @@ def _sentence(host: str, port: int, name: str, error: OSError) -> str:
     if error.errno == errno.EACCES:
         return f"listeners: binding {where} (listener {name}) is not permitted; choose a port above 1023."
     if error.errno == errno.EADDRNOTAVAIL:
-        return (
-            f"listeners: {host!r} (listener {name}) is no address of this machine; use localhost or 0.0.0.0."
-        )
+        return f"listeners: {host!r} (listener {name}) is not an address here; use localhost or 0.0.0.0."
     return f"listeners: cannot bind {where} (listener {name}): {error.strerror or error}."

@@ -1,9 +1,9 @@
-"""Long answers are written in pieces, so that other connections are served in between.
+"""Long responses are written in pieces, so that other connections are served in between.
 
-For a client that reads fast enough, one system call would copy all 50 MB of an answer and stop the event loop
-for 10 ms. So a long answer is not written within its request: one piece is written after each turn of the
-event loop. A piece takes 30 us to copy while other connections are active, and doubles while they are idle.
-Later answers of the same connection wait behind it.
+For a client that reads fast enough, one system call would copy all 50 MB of a response and stop the event
+loop for 10 ms. So a long response is not written within its request: one piece is written after each turn of
+the event loop. A piece takes 30 us to copy while other connections are active, and doubles while they are
+idle. Later responses of the same connection wait behind it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek.apis.api import LatePart
 
 WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
 PIECE_BYTES_MAX = 1024 * 1024
-"""Longer answers are written in pieces, up to this size in a turn of the event loop."""
+"""Longer responses are written in pieces, up to this size in a turn of the event loop."""
 PIECE_BYTES_MIN = 16 * 1024
 """Below this the call takes longer than the copying."""
 PIECE_S = 0.00003
@@ -52,7 +52,7 @@ class PacedConnection(Protocol):
 
 
 class PacedWriter:
-    """Writes the long answers of one connection, made with the first of them."""
+    """Writes the long responses of one connection, made with the first of them."""
 
     __slots__ = (
         "_bytes_per_s",
@@ -89,7 +89,7 @@ class PacedWriter:
         return sum(map(len, self._unsent))
 
     def write(self, buffers: list[Any]) -> bool:
-        """Writes an answer, or begins to. False when pieces of it are left, or of one before it."""
+        """Writes a response, or begins to. False when pieces of it are left, or of one before it."""
         if self._unsent:
             self._unsent.extend(buffers)
             return False
@@ -128,8 +128,8 @@ class PacedWriter:
 
     def _measure(self, others_took_s: float = 0.0) -> None:
         """Little when somebody's requests have just ended a turn, and twice as much as last time when none
-        have for a while. Answers that are written where they were asked for end none: consumers that catch up
-        beside each other do not count."""
+        have for a while. Responses that are written where they were asked for end none: consumers that catch
+        up beside each other do not count."""
         number, now_s = self._turn.number, perf_counter()
         if number != self._measured_turn:
             fair_bytes = round(max(PIECE_S, PIECE_SHARE * others_took_s) * self._bytes_per_s)

@@ -36,7 +36,7 @@ SETUP_JITTER = 0.2
 
 
 class PeerLost(ConnectionError):
-    """The connection is gone, or its answers make no sense. Whether the last requests have had an effect is
+    """The connection is gone, or its responses make no sense. Whether the last requests have had an effect is
     unknown."""
 
 
@@ -44,7 +44,7 @@ class _Asked(NamedTuple):
     request_class: type[Message]
     version: int
     correlation_id: int
-    answer: asyncio.Future[Any]
+    response: asyncio.Future[Any]
     is_in_place: bool
 
 
@@ -91,24 +91,24 @@ class Peer(asyncio.BufferedProtocol):
             self._put(frame, asked)
         else:
             self._held.append((frame, asked))
-        return asked.answer
+        return asked.response
 
     def ask_now(self, request: Message, version: int) -> asyncio.Future[Any]:
         """Asks like `ask`, also while other requests wait."""
         frame, asked = self._prepared(request, version)
         self._put(frame, asked)
-        return asked.answer
+        return asked.response
 
     async def ask_within(
         self, request: Message, version: int, timeout_ms: float, *, is_in_place: bool = False
     ) -> Any:
         """Asks like `ask`. A peer that does not respond in time loses the connection: its later responses
         would come before those to later requests."""
-        answer = self.ask(request, version, is_in_place=is_in_place)
+        response = self.ask(request, version, is_in_place=is_in_place)
         # A timer alone: `asyncio.timeout` costs as much as the encoding of a fetch.
-        limit = answer.get_loop().call_later(timeout_ms / 1000, self._give_up, type(request), timeout_ms)
+        limit = response.get_loop().call_later(timeout_ms / 1000, self._give_up, type(request), timeout_ms)
         try:
-            return await answer
+            return await response
         finally:
             limit.cancel()
 
@@ -178,7 +178,7 @@ class Peer(asyncio.BufferedProtocol):
         try:
             self._read_frames()
         except (MalformedMessage, PeerLost) as error:
-            self.close(PeerLost(f"{self.name} sends what is no response: {error}"))
+            self.close(PeerLost(f"{self.name} sends what is not a response: {error}"))
 
     # Inside
 
@@ -186,8 +186,8 @@ class Peer(asyncio.BufferedProtocol):
         if self._transport is None:
             raise self._error
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        asked = _Asked(type(request), version, self._correlation_id, answer, is_in_place)
+        response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        asked = _Asked(type(request), version, self._correlation_id, response, is_in_place)
         return request_frame(request, version, self._correlation_id, self._client_id), asked
 
     def _put(self, frame: bytes, asked: _Asked) -> None:
@@ -209,9 +209,9 @@ class Peer(asyncio.BufferedProtocol):
             frame = memoryview(self._buffer)[position + 4 : end]
             if end == self._filled and self._may_lend(size_bytes):
                 self._is_lent, self._filled = True, 0
-                self._answer(frame)
+                self._take(frame)
                 return
-            self._answer(bytes(frame))
+            self._take(bytes(frame))
             position = end
         self._make_room(position, RECEIVE_BYTES)
 
@@ -234,19 +234,19 @@ class Peer(asyncio.BufferedProtocol):
             self._buffer = rest + bytearray(max(wanted_bytes, RECEIVE_BYTES) + 1 - rest_bytes)
         self._filled = rest_bytes
 
-    def _answer(self, frame: Buffer) -> None:
+    def _take(self, frame: Buffer) -> None:
         if not self._asked:
             raise PeerLost("an answer to nothing")
         asked = self._asked.popleft()
         try:
-            correlation_id, answer = read_response(frame, asked.request_class, asked.version)
+            correlation_id, response = read_response(frame, asked.request_class, asked.version)
             if correlation_id != asked.correlation_id:
                 raise PeerLost(f"correlation id {correlation_id} in place of {asked.correlation_id}")
         except (MalformedMessage, PeerLost):
             self._asked.appendleft(asked)
             raise
-        if not asked.answer.done():
-            asked.answer.set_result(answer)
+        if not asked.response.done():
+            asked.response.set_result(response)
 
     def _fail_all(self) -> None:
         timer, self._timer = self._timer, None
@@ -255,8 +255,8 @@ class Peer(asyncio.BufferedProtocol):
         asked, self._asked = self._asked, deque()
         held, self._held = self._held, None
         for one in (*asked, *(one for _, one in held or ())):
-            if not one.answer.done():
-                one.answer.set_exception(self._error)
+            if not one.response.done():
+                one.response.set_exception(self._error)
 
 
 def client_id_of(node_id: int) -> str:
@@ -349,10 +349,10 @@ async def connect(
 
 async def _ask_versions(peer: Peer) -> None:
     request = ApiVersionsRequest(client_software_name=CLIENT_NAME, client_software_version=CLIENT_VERSION)
-    answer = await peer.ask(request, _API_VERSIONS_VERSION)
-    if answer.error_code != ErrorCode.NONE:
-        raise PeerLost(f"{peer.name} refuses ApiVersions: {ErrorCode(answer.error_code).name}")
-    peer.versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+    response = await peer.ask(request, _API_VERSIONS_VERSION)
+    if response.error_code != ErrorCode.NONE:
+        raise PeerLost(f"{peer.name} refuses ApiVersions: {ErrorCode(response.error_code).name}")
+    peer.versions = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
 
 
 def common_version(peer: Peer, request: type[Message], newest: int | None = None) -> int:

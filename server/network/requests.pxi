@@ -1,7 +1,7 @@
 # The frames of a connection: read, answered by what is remembered or by the handler, held back.
 
 cdef enum:
-    # Ready answers of one turn are written together; beyond this size they are written at once, to see
+    # Ready responses of one turn are written together; beyond this size they are written at once, to see
     # whether the client reads.
     WRITE_AT_ONCE_BYTES = 262144
     PREFIX_BYTES_MAX = 1024
@@ -24,7 +24,7 @@ cdef class Remembered:
 
     cdef int kind
     cdef Route route
-    cdef list resources
+    cdef dict resources
     cdef bytes key
     cdef const uint8_t *repeated  # in the key
     cdef Py_ssize_t repeated_bytes
@@ -45,7 +45,7 @@ cdef class Remembered:
     cdef bytes places
     cdef BurstPart part
 
-    def __init__(self, Route route, bytes key not None, learnt, list resources):
+    def __init__(self, Route route, bytes key not None, learnt, dict resources):
         self.route = route
         self.resources = resources
         self.key = key
@@ -154,7 +154,7 @@ cdef class Requests:
             return
         if (
             responses.waiting_bytes > dispatcher.waiting_bytes_max // 2
-            or responses.waiting_answers > dispatcher.waiting_answers_max // 2
+            or responses.waiting_responses > dispatcher.waiting_responses_max // 2
             or (self.is_gated and responses.unanswered)
         ):
             return
@@ -352,39 +352,39 @@ cdef class Requests:
     cdef _handle(self, Route route, request, context, const uint8_t *frame, Py_ssize_t size_bytes):
         cdef Responses responses = self.responses
         cdef Slot slot = None
-        cdef Py_ssize_t answer_bytes, body_bytes = 0
+        cdef Py_ssize_t response_bytes, body_bytes = 0
         if self.dispatcher.meters is not None:
             slot = _new_slot(route, context)
             slot.meters = self.charges.meters(frame)
             self.charges.settle()
             body_bytes = _body_bytes(route, frame, size_bytes)
         if context.refused:
-            answer = route.served.handle_refused(request, context)
+            response = route.served.handle_refused(request, context)
         else:
-            answer = route.handle(request, context)
+            response = route.handle(request, context)
         if slot is not None:
             slot.took_ns = self.charges.lap_ns()
             if route.charge == CHARGED_WHEN_HANDLED:
                 slot.wait_ms = self.charges.charge_produce(body_bytes, slot.took_ns, request.acks != 0)
                 slot.meters = None
-        if answer is None:
+        if response is None:
             responses.account(route, size_bytes, 0, self._began_ns)
-        elif isinstance(answer, _Waiting):
+        elif isinstance(response, _Waiting):
             if slot is None:
                 slot = _new_slot(route, context)
             self._fill_slot(slot, route, size_bytes)
             slot.count = 1
-            slot.waiting = answer
+            slot.waiting = response
             slot.size_bytes = size_bytes
-            responses.wait(slot, answer.holds_back)
-            answer.on_complete(slot.deliver)
+            responses.wait(slot, response.holds_back)
+            response.on_complete(slot.deliver)
         else:
             if slot is None:
-                parts, answer_bytes = route.answer(answer, context.correlation_id)
+                parts, response_bytes = route.encode_frame(response, context.correlation_id)
             else:
-                parts, answer_bytes = self.charges.answer(slot, answer)
-            responses.account(route, size_bytes, answer_bytes, self._began_ns)
-            responses.put(parts, answer_bytes)
+                parts, response_bytes = self.charges.encode_frame(slot, response)
+            responses.account(route, size_bytes, response_bytes, self._began_ns)
+            responses.put(parts, response_bytes)
         # A handler may take long, and may have changed the cluster.
         self._began_ns = _now_ns()
         if self._remembered is not None:
@@ -450,7 +450,7 @@ cdef class Requests:
         cdef Remembered remembered
         dispatcher.generation()  # without it the prefixes of an older view would still be there
         remembered = dispatcher.shared.get(key)
-        if remembered is None or dispatcher.authorizer.refused_of(self.owner, remembered.resources):
+        if remembered is None or dispatcher.authorizer.hidden(self.owner, remembered.resources):
             return False
         self._remember(remembered)
         return True
@@ -486,7 +486,7 @@ cdef class Requests:
     cdef bint _ask(self, Remembered remembered, const uint8_t *frame, Py_ssize_t size_bytes) except -1:
         cdef int correlation_id = <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
         cdef Route route = remembered.route
-        cdef bytes answer
+        cdef bytes response
         cdef int wait_ms
         try:
             found = remembered.ask()
@@ -495,18 +495,18 @@ cdef class Requests:
         if found is None:
             return False
         if type(found) is bytes:
-            answer = _with_correlation_id(<bytes> found, correlation_id)
+            response = _with_correlation_id(<bytes> found, correlation_id)
         else:
-            answer = _with_correlation_id(remembered.frame, correlation_id)
-            _fill_numbers(<uint8_t *> PyBytes_AsString(answer) + remembered.position, found)
+            response = _with_correlation_id(remembered.frame, correlation_id)
+            _fill_numbers(<uint8_t *> PyBytes_AsString(response) + remembered.position, found)
         route.from_prefix += 1
         if self.dispatcher.meters is not None:
             self.charges.meters(frame)
             wait_ms = self.charges.charge_request(self.charges.lap_ns(), 0)
             if wait_ms:
-                route.put_throttle_time(answer, wait_ms)
-        self.responses.account(route, size_bytes, len(answer), self._began_ns)
-        self.responses.put([answer], len(answer))
+                route.put_throttle_time(response, wait_ms)
+        self.responses.account(route, size_bytes, len(response), self._began_ns)
+        self.responses.put([response], len(response))
         return True
 
     cdef bint _append(
@@ -537,7 +537,7 @@ cdef class Requests:
             burst.appended = []
             burst.turn_number = self.turn.number
             responses.wait(burst, False)
-        responses.waiting_answers += 1
+        responses.waiting_responses += 1
         route.from_prefix += 1
         burst.request_bytes += size_bytes
         burst.sizes[burst.count] = size_bytes

@@ -1,4 +1,4 @@
-# The answers of a connection, in the order of its requests.
+# The responses of a connection, in the order of its requests.
 
 cdef enum:
     BURST_MAX = 64
@@ -7,19 +7,19 @@ cdef enum:
 
 
 cdef class Slot:
-    """The place of one or more answers in the order of a connection."""
+    """The place of one or more responses in the order of a connection."""
 
     cdef Responses line
     cdef Route route
     cdef int correlation_id
-    cdef int count  # of answers
+    cdef int count  # of responses
     cdef object parts  # None until it is ready
     cdef Py_ssize_t size_bytes  # of the memory that is held for it
     cdef Py_ssize_t request_bytes
     cdef int64_t began_ns
-    cdef object meters  # of the client, if the answer is to be charged
+    cdef object meters  # of the client, if the response is to be charged
     cdef int64_t took_ns
-    cdef int wait_ms  # what is said of it in the answer
+    cdef int wait_ms  # what is said of it in the response
     cdef object waiting
 
     def deliver(self, response):
@@ -43,7 +43,7 @@ cdef class BurstPart:
 
 
 cdef class Burst(Slot):
-    """The answers to consecutive batches, built when the last of their partitions is committed."""
+    """The responses to consecutive batches, built when the last of their partitions is committed."""
 
     cdef list batch_parts
     cdef list appended
@@ -76,7 +76,7 @@ cdef class Burst(Slot):
         if self.pending:
             return
         try:
-            self.parts = (self._answers(),)
+            self.parts = (self._frames(),)
         except Exception:
             self.parts = ()
             line.fail(self.route.name)
@@ -98,42 +98,42 @@ cdef class Burst(Slot):
                     remembered.route, self.line.owner, took_ns, self.sizes[i], len(remembered.frame)
                 )
 
-    cdef bytes _answers(self):
+    cdef bytes _frames(self):
         cdef BurstPart part
         cdef Py_ssize_t size_bytes = 0
-        cdef bytes answers
+        cdef bytes frames
         cdef uint8_t *target
         cdef int i
         for i in range(self.count):
             part = self.batch_parts[i]
             if part.error is not None:
-                return self._answers_with_refusals()
+                return self._frames_with_refusals()
             size_bytes += len(part.remembered.frame)
-        answers = PyBytes_FromStringAndSize(NULL, size_bytes)
-        target = <uint8_t *> PyBytes_AsString(answers)
+        frames = PyBytes_FromStringAndSize(NULL, size_bytes)
+        target = <uint8_t *> PyBytes_AsString(frames)
         for i in range(self.count):
             part = self.batch_parts[i]
             self._fill(target, part.remembered, i)
             target += len(part.remembered.frame)
-        return answers
+        return frames
 
-    cdef bytes _answers_with_refusals(self):
+    cdef bytes _frames_with_refusals(self):
         cdef BurstPart part
-        cdef bytes answer
+        cdef bytes frame
         cdef int i
-        cdef list answers = []
+        cdef list frames = []
         for i in range(self.count):
             part = self.batch_parts[i]
             if part.error is not None:
                 refusal = part.remembered.refuse(part.error)
                 refusal.throttle_time_ms = self.waits_ms[i]
-                parts, _ = part.remembered.route.answer(refusal, self.correlation_ids[i])
-                answers += parts
+                parts, _ = part.remembered.route.encode_frame(refusal, self.correlation_ids[i])
+                frames += parts
                 continue
-            answer = PyBytes_FromStringAndSize(NULL, len(part.remembered.frame))
-            self._fill(<uint8_t *> PyBytes_AsString(answer), part.remembered, i)
-            answers.append(answer)
-        return b"".join(answers)
+            frame = PyBytes_FromStringAndSize(NULL, len(part.remembered.frame))
+            self._fill(<uint8_t *> PyBytes_AsString(frame), part.remembered, i)
+            frames.append(frame)
+        return b"".join(frames)
 
     cdef _fill(self, uint8_t *target, Remembered remembered, int i):
         cdef uint8_t *numbers = target + remembered.position
@@ -157,19 +157,19 @@ cdef class Submission(Slot):
     def __call__(self, reply):
         cdef Responses line = self.line
         try:
-            answer = self.remembered.respond(self.items, reply)
+            response = self.remembered.respond(self.items, reply)
             if self.meters is not None:
                 self.wait_ms = self._charge()
-            if type(answer) is bytes:
-                frame = _with_correlation_id(answer, self.correlation_id)
+            if type(response) is bytes:
+                frame = _with_correlation_id(response, self.correlation_id)
                 if self.wait_ms:
                     self.route.put_throttle_time(frame, self.wait_ms)
                 self.parts = (frame,)
-                self.size_bytes = len(<bytes> answer)
+                self.size_bytes = len(<bytes> response)
             else:
                 if self.wait_ms and self.route.has_throttle_time:
-                    answer.throttle_time_ms = self.wait_ms
-                self.parts, self.size_bytes = self.route.answer(answer, self.correlation_id)
+                    response.throttle_time_ms = self.wait_ms
+                self.parts, self.size_bytes = self.route.encode_frame(response, self.correlation_id)
         except Exception:
             self.parts, self.size_bytes = (), 0
             line.fail(self.route.name)
@@ -181,16 +181,16 @@ cdef class Submission(Slot):
         cdef Charges charges = self.line.requests.charges
         if not self.is_in_line:
             self.took_ns = charges.lap_ns()
-        return charges._charge_answer(self, 0)
+        return charges._charge_response(self, 0)
 
 
 cdef bytes _with_correlation_id(bytes frame, int correlation_id):
-    cdef bytes answer = PyBytes_FromStringAndSize(PyBytes_AsString(frame), len(frame))
+    cdef bytes response = PyBytes_FromStringAndSize(PyBytes_AsString(frame), len(frame))
     assert len(frame) >= RESPONSE_HEAD_BYTES
     put_big_endian(
-        <uint8_t *> PyBytes_AsString(answer) + RESPONSE_CORRELATION_POSITION, <uint32_t> correlation_id, 4
+        <uint8_t *> PyBytes_AsString(response) + RESPONSE_CORRELATION_POSITION, <uint32_t> correlation_id, 4
     )
-    return answer
+    return response
 
 
 cdef class Responses:
@@ -205,7 +205,7 @@ cdef class Responses:
     cdef Py_ssize_t _ready_bytes
     cdef readonly Py_ssize_t unanswered
     cdef uint64_t overlaps[2]
-    cdef readonly Py_ssize_t waiting_answers
+    cdef readonly Py_ssize_t waiting_responses
     cdef readonly Py_ssize_t waiting_bytes
     cdef bint _is_touched
     cdef public bint is_full
@@ -221,7 +221,7 @@ cdef class Responses:
         self._newest = None
         self._ready = []
         self._ready_bytes = 0
-        self.unanswered = self.waiting_answers = self.waiting_bytes = 0
+        self.unanswered = self.waiting_responses = self.waiting_bytes = 0
         self._is_touched = self.is_full = self.is_pacing = self.is_closing = False
 
     @property
@@ -240,12 +240,12 @@ cdef class Responses:
         return False
 
     cdef bint may_begin(self, int api_key):
-        """Whether a request may begin before the waiting answers."""
+        """Whether a request may begin before the waiting responses."""
         return 0 <= api_key < 128 and self.overlaps[api_key >> 6] >> (api_key & 63) & 1
 
     cdef bint is_over_limit(self):
         return (
-            self.waiting_answers >= self.dispatcher.waiting_answers_max
+            self.waiting_responses >= self.dispatcher.waiting_responses_max
             or self.waiting_bytes >= self.dispatcher.waiting_bytes_max
         )
 
@@ -259,7 +259,7 @@ cdef class Responses:
     # Into the line
 
     cdef put(self, parts, Py_ssize_t size_bytes):
-        """A ready answer: written next, or after the waiting answers."""
+        """A ready response: written next, or after the waiting responses."""
         cdef Slot slot
         if not self._slots:
             self._ready += parts
@@ -273,7 +273,7 @@ cdef class Responses:
         self._line_up(slot)
 
     cdef wait(self, Slot slot, bint holds_back):
-        """An answer that is not ready. Until then the request counts as its memory."""
+        """A response that is not ready. Until then the request counts as its memory."""
         cdef uint64_t *overlaps = slot.route.overlaps
         if holds_back:
             self.overlaps[0] = self.overlaps[1] = 0
@@ -291,12 +291,12 @@ cdef class Responses:
             self._slots = _deque()
         self._slots.append(slot)
         self._newest = slot
-        self.waiting_answers += slot.count
+        self.waiting_responses += slot.count
 
-    # Waiting answers
+    # Waiting responses
 
     cdef settle(self, Slot slot, response):
-        """A handler's answer; None if the client expects none."""
+        """A handler's response; None if the client expects none."""
         if self._slots is None:
             return  # the connection has closed
         slot.parts = ()
@@ -305,7 +305,7 @@ cdef class Responses:
         slot.size_bytes = 0
         if response is not None:
             try:
-                slot.parts, slot.size_bytes = self.requests.charges.answer(slot, response)
+                slot.parts, slot.size_bytes = self.requests.charges.encode_frame(slot, response)
             except Exception:
                 self.fail(slot.route.name)
             self.waiting_bytes += slot.size_bytes
@@ -319,7 +319,7 @@ cdef class Responses:
         self.unanswered -= 1
         if len(self._slots) == 1 and self._slots[0] is slot and not self.is_closing and not self.requests.is_held:
             self._slots.popleft()
-            self.waiting_answers -= slot.count
+            self.waiting_responses -= slot.count
             self._send(slot.parts, slot.size_bytes)
             return
         self.waiting_bytes += slot.size_bytes
@@ -353,7 +353,7 @@ cdef class Responses:
             slots.popleft()
             out.extend(slot.parts)
             out_bytes += slot.size_bytes
-            self.waiting_answers -= slot.count
+            self.waiting_responses -= slot.count
         if out:
             self.waiting_bytes -= out_bytes
             self._send(out, out_bytes)
@@ -363,7 +363,7 @@ cdef class Responses:
             self.requests.resume_if_possible()
 
     cdef write_ready(self):
-        """Writes the answers that became ready without waiting."""
+        """Writes the responses that became ready without waiting."""
         cdef list ready = self._ready
         cdef Py_ssize_t size_bytes = self._ready_bytes
         if ready:

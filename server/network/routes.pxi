@@ -9,7 +9,7 @@ cdef enum:
 
 cdef int64_t NEVER_NS = 0x7FFFFFFFFFFFFFFF
 
-WAITING_ANSWERS_MAX = 1024
+WAITING_RESPONSES_MAX = 1024
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 REMEMBERED_MAX = 50_000
 """Entries in the tables of all connections, and what these mean, which is a kilobyte each, or less."""
@@ -40,11 +40,11 @@ cdef class Route:
     cdef bint names_resources  # whether its requests do; else only the handler knows what a client needs
     cdef int charge  # when a request counts for quotas
     cdef bint has_throttle_time
-    cdef int throttle_at  # in the frame of a remembered answer
+    cdef int throttle_at  # in the frame of a remembered response
     cdef object learn
     cdef bint is_of_connection
     cdef bint has_tagged_header
-    cdef bint tags_answer
+    cdef bint tags_response
     cdef uint64_t overlaps[2]
     cdef bytes steps
     cdef const uint8_t *steps_start
@@ -80,9 +80,9 @@ cdef class Route:
         self.has_throttle_time = _has_throttle_time(response)
         self.throttle_at = 0
         self.has_tagged_header = request.is_flexible(api_version)
-        # A client that does not know the broker's versions yet must be able to read the answer to
+        # A client that does not know the broker's versions yet must be able to read the response to
         # ApiVersions.
-        self.tags_answer = self.has_tagged_header and api_key != _API_VERSIONS
+        self.tags_response = self.has_tagged_header and api_key != _API_VERSIONS
         self.overlaps[0] = self.overlaps[1] = 0
         for overlapping in api.overlaps:
             key = overlapping.api_key
@@ -106,7 +106,7 @@ cdef class Route:
         self.errors = {}
 
     cdef put_throttle_time(self, bytes frame, int wait_ms):
-        """Into the frame of a remembered answer, if its version says it."""
+        """Into the frame of a remembered response, if its version says it."""
         cdef int at = self.throttle_at
         if at:
             self.put_throttle_time_at(<uint8_t *> PyBytes_AsString(frame), len(frame), wait_ms)
@@ -129,7 +129,7 @@ cdef class Route:
     def times(self):
         return tuple([self._times[i] for i in range(TIME_BUCKETS)])
 
-    cdef tuple answer(self, response, int correlation_id):
+    cdef tuple encode_frame(self, response, int correlation_id):
         """The response as buffers (the first holds length and header) and its size in bytes."""
         cdef list parts = [b""]
         cdef Py_ssize_t size_bytes = 0
@@ -138,7 +138,7 @@ cdef class Route:
         self.encode(response, parts)
         for part in parts:
             size_bytes += len(part)
-        if self.tags_answer:
+        if self.tags_response:
             head[RESPONSE_HEAD_BYTES] = 0
             head_bytes += 1
         size_bytes += head_bytes
@@ -163,7 +163,7 @@ cdef class Dispatcher:
     cdef int64_t _slow_ns
     cdef object _on_slow
     cdef public Py_ssize_t request_bytes_max
-    cdef public Py_ssize_t waiting_answers_max
+    cdef public Py_ssize_t waiting_responses_max
     cdef public Py_ssize_t waiting_bytes_max
     cdef public Py_ssize_t remembered_max
     cdef public Py_ssize_t remembered_of_connection_max
@@ -185,7 +185,7 @@ cdef class Dispatcher:
         self._slow_ns = NEVER_NS
         self._on_slow = None
         self.request_bytes_max = request_bytes_max
-        self.waiting_answers_max = WAITING_ANSWERS_MAX
+        self.waiting_responses_max = WAITING_RESPONSES_MAX
         self.waiting_bytes_max = WAITING_BYTES_MAX
         self.remembered_max = REMEMBERED_MAX
         self.remembered_of_connection_max = REMEMBERED_OF_CONNECTION_MAX

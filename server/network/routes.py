@@ -85,7 +85,7 @@ class Routes:
         }
 
     def refuse_version(self, correlation_id: int) -> bytes:
-        """The answer to an ApiVersions request of a version that we do not know (KIP-511): version 0 with
+        """The response to an ApiVersions request of a version that we do not know (KIP-511): version 0 with
         UNSUPPORTED_VERSION and our own range of ApiVersions, so that the client can ask again."""
         versions = self._apis[API_VERSIONS].api.versions
         error = int(ErrorCode.UNSUPPORTED_VERSION)

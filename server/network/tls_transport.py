@@ -3,7 +3,7 @@
 A connection is made when its client connects, not when the handshake is done: the limits of connections and
 the sweep see half-open ones. To `Connection` this is a transport, to the event loop a protocol. OpenSSL works
 in memory: ciphertext of all connections passes through one buffer of the listener, plaintext is decrypted
-into the connection's own receive buffer, and long answers are encrypted slice by slice.
+into the connection's own receive buffer, and long responses are encrypted slice by slice.
 
 Promises:
 - OpenSSL's memory of a connection (25 KiB) is taken when the first byte comes, and only for a TLS record.
@@ -76,6 +76,11 @@ class TlsAcceptor:
     def use(self, settings: TlsSettings, context: ssl.SSLContext) -> None:
         """New connections have these settings, of which the context is made."""
         self.settings, self.context = settings, context
+
+    @property
+    def needs_certificate(self) -> bool:
+        """Whether a client without a certificate is refused."""
+        return self.context.verify_mode is ssl.CERT_REQUIRED
 
     def start(self, timers: Timers) -> Callable[[], None]:
         """Calls `sweep` from now on; the returned function ends it."""
@@ -220,7 +225,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             return False
         if first_byte != _HANDSHAKE_RECORD:
             self._socket.write(_INTERNAL_ERROR)
-            self.give_up("this is no TLS; is the client set up without it?")
+            self.give_up("this is not TLS; is the client set up without it?")
             return False
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = self._acceptor.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -270,7 +275,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         if self._is_paused or self._tls is None:
             return
         if self._outgoing.pending:  # type: ignore[union-attr]
-            self._answer_control()
+            self._respond_to_control()
         if self._is_socket_paused and not self._is_full and not self._socket.is_closing():
             self._is_socket_paused = False
             self._socket.resume_reading()
@@ -315,8 +320,8 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._incoming.write(rest[:READ_SLICE_BYTES])  # type: ignore[union-attr]
         return True
 
-    def _answer_control(self) -> None:
-        """New keys were asked for. Who asks and does not read the answers is not read any more."""
+    def _respond_to_control(self) -> None:
+        """New keys were asked for. Who asks and does not read the responses is not read any more."""
         self._send_encrypted()
         if self._is_full and not self._is_socket_paused:
             self._is_socket_paused = True
@@ -392,7 +397,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             try:
                 self._tls.unwrap()
             except (ssl.SSLError, OSError):
-                pass  # its answer has not come
+                pass  # its response has not come
             self._send_encrypted()
         self._socket.close()
 

@@ -1,4 +1,4 @@
-# Staged partitions of one turn of the event loop, and what their answers wait for.
+# Staged partitions of one turn of the event loop, and what their responses wait for.
 
 cdef enum:
     # A turn ends with the request that brings it to so many bytes. On ext4 a write of several megabytes cost
@@ -91,7 +91,7 @@ cdef class Turn:
         """Whether the requests of `sender` are a turn of their own, which it ends by `end_alone`.
 
         So it is when it sent the requests before these as well: then it seems to be the only one, and there
-        is nobody to wait for. To go round through the event loop would only make its answer late.
+        is nobody to wait for. To go round through the event loop would only make its response late.
         """
         if self._newest is not sender:
             self._newest = sender

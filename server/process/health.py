@@ -39,16 +39,16 @@ def check(address: str, command_config: str | None = None) -> str | None:
         security = None if command_config is None else _security(command_config)
         with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
             if security is not None:
-                answer: bytes | None = _ask_as_client(connection, security, host)
+                response: bytes | None = _ask_as_client(connection, security, host)
             else:
-                answer = _ask_with_tls(connection) if address.startswith(TLS) else _ask(connection)
+                response = _ask_with_tls(connection) if address.startswith(TLS) else _ask(connection)
     except (OSError, ValueError, OverflowError) as error:
         return f"no broker answers at {address}: {error}"
-    if answer is None:
+    if response is None:
         return None
-    _, correlation_id, error_code = struct.unpack(">iih", answer)
+    _, correlation_id, error_code = struct.unpack(">iih", response)
     if correlation_id != CORRELATION_ID or error_code != 0:
-        return f"what answers at {address} is no Kafka broker"
+        return f"what answers at {address} is not a Kafka broker"
     return None
 
 
@@ -95,10 +95,10 @@ def _ask_as_client(connection: socket.socket, security: ClientSecurity, host: st
         context = security.context()
         sealed = connection if context is None else context.wrap_socket(connection, server_hostname=host)
         with sealed:
-            answer = _ask(sealed)
-            _read(sealed, _size(answer) - 6)  # the versions themselves
+            response = _ask(sealed)
+            _read(sealed, _size(response) - 6)  # the versions themselves
             _log_in(sealed, security)
-            return answer
+            return response
     except (ConfigError, SaslRefused) as error:
         raise ValueError(f"it {error}" if isinstance(error, SaslRefused) else str(error)) from None
     except MalformedMessage:

@@ -144,6 +144,8 @@ def _watch_parent(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> i
     try:
         loop.add_reader(descriptor, parent_is_gone)
     except (OSError, ValueError):
-        logger.warning("%s=%s is no open file; not watching for the parent's end", LIFELINE_VARIABLE, text)
+        logger.warning(
+            "%s=%s is not an open file; not watching for the parent's end", LIFELINE_VARIABLE, text
+        )
         return None
     return descriptor

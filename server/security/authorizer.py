@@ -1,8 +1,8 @@
 """The authorizer of a broker (`apis/access.py`): it decides by ACLs and super users, and logs refusals.
 
 A connection keeps what it was told (`Granted`), for its principal, its host and one state of the rules. It
-never reads the answers of another connection. When the rules change, the view of the cluster does: then all
-answers count as unknown, and the pipeline drops what connections have learnt.
+never reads the decisions for another connection. When the rules change, the view of the cluster does: then
+all decisions count as unknown, and the pipeline drops what connections have learnt.
 
 Source: StandardAuthorizer of Kafka 4.3.
 """
@@ -10,42 +10,42 @@ Source: StandardAuthorizer of Kafka 4.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from odradek.apis.access import NOTHING_REFUSED, resources
+from odradek.apis.access import ANY, NOTHING_REFUSED, resources
 from odradek.coordinator.security.acls import AclRules, Policy, host_text
-from odradek.wire.acl_types import ResourceType
+from odradek.wire.acl_types import Operation, ResourceType
+from odradek.wire.schema import Message
 
 if TYPE_CHECKING:
     from odradek.apis.access import Needs, Refused, Requester, Resources
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.view import ClusterView
-    from odradek.wire.acl_types import Operation
 
 logger = logging.getLogger("odradek.authorizer")
 
-ANSWERS_MAX = 2_000
-"""Answers that a connection keeps for one operation on one type of resource; with more they are forgotten."""
+DECISIONS_MAX = 2_000
+"""Decisions that a connection keeps for one operation on one type of resource. Beyond, they are forgotten."""
 NAME_CHARACTERS_MAX = 249
-"""Length of a name whose answer is kept, as of a topic. Other names may have 32,767 bytes: their answers are
-found anew each time."""
+"""Length of a name whose decision is kept, as of a topic. Other names may have 32,767 bytes: they are decided
+anew each time."""
 LINES_MAX = 60
 """Lines in the log in `LOG_WINDOW_MS`."""
 LOG_WINDOW_MS = 60_000
 SHOWN_CHARACTERS_MAX = 100
 """Length of a name in the log: a client may name what no resource can be called."""
 NO_RULES = AclRules()
-_NO_ANSWERS: dict[Any, bool] = {}
+_NO_DECISIONS: dict[Any, bool] = {}
 
-Answers = dict[tuple[Any, Any], dict[Any, bool]]
-"""By operation and type of resource, then by the name of a resource; None stands for any resource."""
+Decisions = dict[tuple[Operation, ResourceType], dict[Any, bool]]
+"""By operation and type of resource, then by the name of a resource; `ANY` for any resource."""
 
 
 class Granted:
-    """Answers of the authorizer to one connection."""
+    """Decisions of the authorizer for one connection."""
 
-    __slots__ = ("acls", "answers", "is_super", "principal", "rules", "who")
+    __slots__ = ("acls", "decisions", "is_super", "principal", "rules", "who")
 
     def __init__(self, connection: Requester, acls: AclRules | None, policy: Policy) -> None:
         self.principal = connection.principal
@@ -53,23 +53,19 @@ class Granted:
         self.rules = NO_RULES if acls is None else acls
         self.who = self.rules.identities(self.principal, host_text(connection.peer_host))
         self.is_super = self.principal in policy.super_users
-        self.answers: Answers = {}
+        self.decisions: Decisions = {}
 
     def knows(self, wanted: Resources) -> bool:
         """Whether all of them are known to be allowed."""
-        answers = self.answers
-        for operation, resource_type, name in wanted:
-            known = answers.get((operation, resource_type))
-            if known is None or not known.get(name):
-                return False
-        return True
+        decisions = self.decisions
+        return all(all(map(decisions.get(kind, _NO_DECISIONS).get, names)) for kind, names in wanted.items())
 
-    def of(self, operation: Operation, resource_type: ResourceType) -> dict[Any, bool]:
-        """Its answers, to be read and added to."""
-        answers = self.answers.setdefault((operation, resource_type), {})
-        if len(answers) >= ANSWERS_MAX:
-            answers.clear()
-        return answers
+    def of(self, kind: tuple[Operation, ResourceType]) -> dict[Any, bool]:
+        """Its decisions, to be read and added to."""
+        decisions = self.decisions.setdefault(kind, {})
+        if len(decisions) >= DECISIONS_MAX:
+            decisions.clear()
+        return decisions
 
 
 class StandardAuthorizer:
@@ -86,60 +82,39 @@ class StandardAuthorizer:
         granted = self._granted(connection)
         if granted.is_super:
             return NOTHING_REFUSED
-        answers = granted.answers
+        decisions = granted.decisions
         for need in needs:
             if need.names is not None:
-                known = answers.get((need.operation, need.resource_type), _NO_ANSWERS)
+                known = decisions.get((need.operation, need.resource_type), _NO_DECISIONS)
                 if not all(map(known.get, need.names(request))):
                     break
         else:
             # Mostly all of them are known and allowed.
             return NOTHING_REFUSED
-        api = type(request).__name__.removesuffix("Request")
-        return self._told(granted, resources(needs, request), needs, api)
+        wanted = resources(needs, request)
+        refused = self._refused(granted, wanted)
+        if refused:
+            self._tell(granted, wanted, refused, needs, request)
+        return refused
 
-    def refused_of(self, connection: Requester, resources: Resources) -> Refused:
-        granted = self._granted(connection)
-        if granted.is_super or granted.knows(resources):
-            return NOTHING_REFUSED
-        return self._told(granted, resources, (), "")
-
-    def left_out(self, connection: Requester, resources: Resources) -> Refused:
+    def hidden(self, connection: Requester, resources: Resources) -> Refused:
         granted = self._granted(connection)
         if granted.is_super or granted.knows(resources):
             return NOTHING_REFUSED
         return self._refused(granted, resources)
 
-    def is_known_to_allow(
-        self, connection: Requester, operation: Operation, resource_type: ResourceType, names: Collection[Any]
-    ) -> bool:
-        granted = self._granted(connection)
-        if granted.is_super:
-            return True
-        return all(map(granted.answers.get((operation, resource_type), _NO_ANSWERS).get, names))
-
-    def may_on_any(self, connection: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        granted = self._granted(connection)
-        if granted.is_super:
-            return True
-        answers = granted.of(operation, resource_type)
-        answer = answers.get(None)
-        if answer is None:
-            answer = answers[None] = self._policy.allows_any(
-                granted.rules, granted.who, operation, resource_type
-            )
-        return answer
-
-    def _told(self, granted: Granted, wanted: Resources, needs: Needs, api: str) -> Refused:
-        """Resources that are refused, after their lines in the log."""
-        refused = self._refused(granted, wanted)
-        if refused:
-            quiet = {(need.operation, need.resource_type) for need in needs if need.is_quiet}
-            for operation, resource_type, name in wanted:
-                if (operation, resource_type, name) not in refused or (operation, resource_type) in quiet:
-                    continue
-                self._log.tell(granted, operation, resource_type, self._name_of(resource_type, name), api)
-        return refused
+    def _tell(
+        self, granted: Granted, wanted: Resources, refused: Refused, needs: Needs, request: Any
+    ) -> None:
+        """Log what is refused. The names that a handler asks about are no request."""
+        api = type(request).__name__.removesuffix("Request") if isinstance(request, Message) else ""
+        quiet = {(need.operation, need.resource_type) for need in needs if need.is_quiet}
+        for kind, names in wanted.items():
+            if kind in quiet:
+                continue
+            for name in names:
+                if (*kind, name) in refused:
+                    self._log.tell(granted, *kind, self._name_of(kind[1], name), api)
 
     def _granted(self, connection: Requester) -> Granted:
         acls = self._current_view().acls
@@ -149,22 +124,29 @@ class StandardAuthorizer:
         return granted
 
     def _refused(self, granted: Granted, wanted: Resources) -> Refused:
-        refused = [one for one in wanted if not self._may(granted, one)]
+        refused = [
+            (*kind, name)
+            for kind, names in wanted.items()
+            for name in names
+            if not self._may(granted, kind, name)
+        ]
         return frozenset(refused) if refused else NOTHING_REFUSED
 
-    def _may(self, granted: Granted, wanted: tuple[Operation, ResourceType, Any]) -> bool:
-        operation, resource_type, name = wanted
-        answers = granted.of(operation, resource_type)
-        answer = answers.get(name)
-        if answer is not None:
-            return answer
-        text = self._name_of(resource_type, name)
+    def _may(self, granted: Granted, kind: tuple[Operation, ResourceType], name: Any) -> bool:
+        decisions = granted.of(kind)
+        known = decisions.get(name)
+        if known is not None:
+            return known
+        if name is ANY:
+            found = decisions[ANY] = self._policy.allows_any(granted.rules, granted.who, *kind)
+            return found
+        text = self._name_of(kind[1], name)
         if text is None:
             return True
-        answer = self._policy.allows(granted.rules, granted.who, operation, resource_type, text)
+        found = self._policy.allows(granted.rules, granted.who, *kind, text)
         if len(text) <= NAME_CHARACTERS_MAX:
-            answers[name] = answer
-        return answer
+            decisions[name] = found
+        return found
 
     def _name_of(self, resource_type: ResourceType, name: Any) -> str | None:
         """None: it is the id of no topic."""

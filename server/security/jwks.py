@@ -30,7 +30,7 @@ logger = logging.getLogger("odradek.authentication")
 
 BYTES_MAX = 1_048_576
 FETCH_SECONDS_MAX = 10
-"""For all of it: the name, the connection, and the answer."""
+"""For all of it: the name, the connection, and the response."""
 PIECE_BYTES = 65_536
 MISS_INTERVAL_MS = 60_000
 MISSES_MAX = 16
@@ -87,8 +87,8 @@ def _downloaded(url: str, deadline: float) -> bytes:
 
     content = b""
     try:
-        with build_opener(ProxyHandler({}), NoRedirect()).open(url, timeout=FETCH_SECONDS_MAX) as answer:
-            while len(content) <= BYTES_MAX and (piece := answer.read1(PIECE_BYTES)):
+        with build_opener(ProxyHandler({}), NoRedirect()).open(url, timeout=FETCH_SECONDS_MAX) as response:
+            while len(content) <= BYTES_MAX and (piece := response.read1(PIECE_BYTES)):
                 content += piece
                 if time.monotonic() > deadline:
                     raise _late()

@@ -71,10 +71,10 @@ def read_key_set(content: bytes) -> KeySet:
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
-        raise ValueError("it is no JSON") from None
+        raise ValueError("it is not JSON") from None
     entries = found.get("keys") if isinstance(found, dict) else None
     if not isinstance(entries, list):
-        raise ValueError("it is no JWKS")
+        raise ValueError("it is not JWKS")
     keys = tuple(_usable(entries[:KEYS_MAX]))
     if not keys:
         raise ValueError("it has no key for signatures")
@@ -135,14 +135,14 @@ class SignedValidator:
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
-            raise InvalidToken("it is no signed token") from None
+            raise InvalidToken("it is not a signed token") from None
         algorithm, key_id = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
             raise InvalidToken("its algorithm is not allowed")
         if "crit" in header or "b64" in header:
             raise InvalidToken("it has extensions that are not known")
         if not isinstance(key_id, str | None):
-            raise InvalidToken("its key id is no text")
+            raise InvalidToken("its key id is not text")
         candidates = self._keys().find(key_id, algorithm)
         if not candidates:
             self._miss(key_id)

@@ -49,7 +49,7 @@ def elect(
                 continue
             if found.ephemeralOwner != session.id:
                 return None
-            # Won, and the answer was lost.
+            # Won, and the response was lost.
             content, stat = client.get(nodes.CONTROLLER_EPOCH)
             return Controllership(int(content), stat.version)
         try:

@@ -1,7 +1,7 @@
 """Offsets of the oldest protocol: OffsetCommit 0 and OffsetFetch 0 write and read `/consumers/G/offsets`.
 
 Consumers that keep their offsets in ZooKeeper by themselves use the same nodes, so a group may change from
-one way to the other. Metadata are checked and not kept, as in Kafka. Without ZooKeeper the answer is an
+one way to the other. Metadata are checked and not kept, as in Kafka. Without ZooKeeper the response is an
 error.
 
 Source: KafkaApis.handleOffsetCommitRequest and handleOffsetFetchRequest of Kafka 3.9.

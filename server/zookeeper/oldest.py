@@ -62,7 +62,7 @@ class OldestNodes:
                 )
                 return
             except NodeExistsError:
-                # Of a session before, or of this one and the answer was lost.
+                # Of a session before, or of this one and the response was lost.
                 self._remove(path)
 
     def _remove(self, path: str) -> None:

@@ -63,7 +63,7 @@ class OwnRequests:
             context = RequestContext(
                 request.api_key, served.api.versions[-1], 0, CLIENT_ID, _OwnConnection(), self._now_ms()
             )
-            answer = served.handle(request, context)
+            outcome = served.handle(request, context)
         except Exception as error:
             with contextlib.suppress(InvalidStateError):
                 answered.set_exception(error)
@@ -73,7 +73,7 @@ class OwnRequests:
             with contextlib.suppress(InvalidStateError):  # cancelled: nobody waits for it any more
                 answered.set_result(response)
 
-        if isinstance(answer, Waiting):
-            answer.on_complete(take)
+        if isinstance(outcome, Waiting):
+            outcome.on_complete(take)
         else:
-            take(answer)
+            take(outcome)

@@ -1,7 +1,7 @@
 """The broker's own node, `/brokers/ids/N`: there as long as its session lives.
 
 After a kill the node of the old session stays until that session ends, so a start waits for it; a node that
-another broker keeps alive refuses the start. After a lost session, or an answer that was lost, the node that
+another broker keeps alive refuses the start. After a lost session, or a response that was lost, the node that
 is there may be ours, of this session or the one before (KAFKA-7165): its owner says so.
 """
 

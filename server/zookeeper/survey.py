@@ -45,14 +45,14 @@ def survey(session: Session) -> dict[str, bytes]:
 
 
 def _contents(paths: Iterable[str], ask: Ask) -> dict[str, bytes]:
-    return {path: bytes(answer[0] or b"") for path, answer in _answers(paths, ask)}
+    return {path: bytes(response[0] or b"") for path, response in _responses(paths, ask)}
 
 
 def _children(paths: Iterable[str], ask: Ask) -> Iterator[tuple[str, list[str]]]:
-    return _answers(paths, ask)
+    return _responses(paths, ask)
 
 
-def _answers(paths: Iterable[str], ask: Ask) -> Iterator[tuple[str, Any]]:
+def _responses(paths: Iterable[str], ask: Ask) -> Iterator[tuple[str, Any]]:
     """Paths and responses of the nodes that are there."""
     from kazoo.exceptions import NoNodeError
 
@@ -61,10 +61,10 @@ def _answers(paths: Iterable[str], ask: Ask) -> Iterator[tuple[str, Any]]:
     def first() -> Iterator[tuple[str, Any]]:
         path, result = under_way.popleft()
         try:
-            answer = result.get()
+            response = result.get()
         except NoNodeError:
             return
-        yield path, answer
+        yield path, response
 
     for path in paths:
         under_way.append((path, ask(path)))

@@ -7,9 +7,9 @@
     /admin/preferred_replica_election
 
 What cannot be done is told in the log and goes as well, as in Kafka, so that nothing is tried for ever. A
-request that got no answer leaves its node, and is made again with the next look. In a cluster the controllers
-answer before their records have come: what is done counts as done when the view has it, so that an older view
-is not written over what a tool has written.
+request that got no response leaves its node, and is made again with the next look. In a cluster the
+controllers answer before their records have come: what is done counts as done when the view has it, so that
+an older view is not written over what a tool has written.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Ask(Protocol):
         """Asks the broker itself, or the cluster's controllers."""
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """Try again later."""
 
 
@@ -138,7 +138,7 @@ class Tools:
             ],
         )
         request = create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
-        if self._told(f"topic {name!r} is created", self._answer(request).topics):
+        if self._told(f"topic {name!r} is created", self._response(request).topics):
             self._await_view(lambda view: name in view.topics)
 
     def _add_partitions(self, name: str, assignment: nodes.Assignment, present: int) -> None:
@@ -154,7 +154,7 @@ class Tools:
         request = create_partitions.CreatePartitionsRequest(
             topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False
         )
-        if self._told(f"topic {name!r} grows to {count} partitions", self._answer(request).results):
+        if self._told(f"topic {name!r} grows to {count} partitions", self._response(request).results):
             self._await_view(
                 lambda view: name not in view.topics or len(view.topics[name].partitions) >= count
             )
@@ -167,7 +167,7 @@ class Tools:
                 request = delete_topics.DeleteTopicsRequest(
                     topics=[topic], topic_names=[name], timeout_ms=TIMEOUT_MS
                 )
-                if self._told(f"topic {name!r} is deleted", self._answer(request).responses):
+                if self._told(f"topic {name!r} is deleted", self._response(request).responses):
                     self._await_view(_has_no_topic(present.topic_id))
             self._remove(f"{nodes.TOPIC_DELETIONS}/{name}")
 
@@ -245,7 +245,7 @@ class Tools:
             resources=[resource], validate_only=False
         )
         what = f"topic {name!r}" if kind == TOPIC_RESOURCE else f"broker {name or 'default'}"
-        return self._told(f"{what} gets other settings", self._answer(request).responses)
+        return self._told(f"{what} gets other settings", self._response(request).responses)
 
     def _alter_quotas(self, kind: str, entity: str, wanted: dict[str, str]) -> None:
         parts = nodes.quota_entity_of(kind, entity)
@@ -273,7 +273,7 @@ class Tools:
             ops=changes,
         )
         request = alter_client_quotas.AlterClientQuotasRequest(entries=[entry], validate_only=False)
-        if self._told(f"{kind}/{entity} gets other quotas", self._answer(request).entries):
+        if self._told(f"{kind}/{entity} gets other quotas", self._response(request).entries):
             self._await_view(lambda view: view.client_quotas.get(parts, {}) == quotas)
 
     # Replicas and leaders
@@ -310,7 +310,7 @@ class Tools:
                 for name, partitions in topics.items()
             ],
         )
-        response = self._answer(request)
+        response = self._response(request)
         if not self._told("partitions move", [response]):
             return
         refused = set()
@@ -336,7 +336,7 @@ class Tools:
                 ],
                 timeout_ms=TIMEOUT_MS,
             )
-            response = self._answer(request)
+            response = self._response(request)
             self._told("preferred replicas are to lead", [response])
         except ValueError as error:
             _tell_nonsense(nodes.ELECTION, error)
@@ -344,11 +344,11 @@ class Tools:
 
     # All of them
 
-    def _answer(self, request: Message) -> Any:
+    def _response(self, request: Message) -> Any:
         try:
             return self._ask(request).result(TIMEOUT_S)
         except (CancelledError, Exception) as error:
-            raise NoAnswer(f"{type(request).__name__}: {str(error) or type(error).__name__}") from error
+            raise NoResponse(f"{type(request).__name__}: {str(error) or type(error).__name__}") from error
 
     def _told(self, what: str, results: Iterable[Any]) -> bool:
         """One line of the log about each result; whether all are good."""

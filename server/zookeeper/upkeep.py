@@ -17,7 +17,7 @@ from odradek.coordinator.zookeeper import nodes
 from odradek.coordinator.zookeeper.projection import Projection
 from odradek.server.zookeeper.controllership import Controllership, NotController, elect, write
 from odradek.server.zookeeper.survey import survey
-from odradek.server.zookeeper.tools import Ask, Holds, NoAnswer, Tools
+from odradek.server.zookeeper.tools import Ask, Holds, NoResponse, Tools
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -161,19 +161,19 @@ class Upkeep:
                 self._leading = None
                 if self._end.is_set():
                     return
-                self._tell(error)
+                self._log_failure_once(error)
                 if self._session.is_connected:
                     self._end.wait(PAUSE_S)
                     self._work.set()
 
     def _begin_anew(self) -> None:
         """After a login that was refused: somebody may mend it."""
-        self._tell(NoAnswer("the login is refused"))
+        self._log_failure_once(NoResponse("the login is refused"))
         self._end.wait(PAUSE_S)
         if not self._end.is_set():
             self._session.revive()
 
-    def _tell(self, error: Exception) -> None:
+    def _log_failure_once(self, error: Exception) -> None:
         """Once, until all went well again. A lost connection is told by the session."""
         from kazoo.exceptions import KazooException
 
@@ -184,7 +184,7 @@ class Upkeep:
             return
         if not self._is_told:
             self._is_told = True
-            is_known = isinstance(error, (KazooException, NoAnswer, NotController, ConfigError))
+            is_known = isinstance(error, (KazooException, NoResponse, NotController, ConfigError))
             logger.error(
                 "what is in ZooKeeper is not up to date, and is tried again: %s: %s",
                 type(error).__name__,
@@ -231,4 +231,4 @@ class Upkeep:
 
     def _register(self) -> None:
         if not self._registration.renew():
-            raise NoAnswer(f"the id {self._node_id} is taken by another broker")
+            raise NoResponse(f"the id {self._node_id} is taken by another broker")

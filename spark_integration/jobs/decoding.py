@@ -225,6 +225,6 @@ def _avro_schema(schema: str) -> Any:
         return json.loads(schema)
     except ValueError as error:
         raise JobError(
-            f"the schema {schema[:60]!r} is no Avro schema, which is JSON ({error}): give the content of an "
-            ".avsc file, on the command line --schema @orders.avsc"
+            f"the schema {schema[:60]!r} is not an Avro schema, which is JSON ({error}): give the content of "
+            "an .avsc file, on the command line --schema @orders.avsc"
         ) from None

@@ -143,7 +143,7 @@ def translate(
     """
     table = offsets.rstrip("/")
     if not open_files(spark, table).exists(f"{table}/{STATE}/mirror.json"):
-        raise JobError(f"{table} is no table of odradek spark mirror: it has no {STATE}/mirror.json")
+        raise JobError(f"{table} is not a table of odradek spark mirror: it has no {STATE}/mirror.json")
     session = job_session(spark)
     return offset_runs.translated(session, _read(session, table), committed)
 

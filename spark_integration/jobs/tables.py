@@ -37,7 +37,7 @@ def _of_parquet(spark: "SparkSession", table: str) -> "DataFrame":
     files = open_files(spark, table)
     made = read_note(files, f"{table.rstrip('/')}/{STATE}/archive.json")
     if made is None:
-        raise JobError(f"{table} is no table of odradek spark archive: it has no {STATE}/archive.json")
+        raise JobError(f"{table} is not a table of odradek spark archive: it has no {STATE}/archive.json")
     if made.get("value", "binary") == "binary":
         return spark.read.schema(SCHEMA).parquet(table)
     if not made.get("raw"):
@@ -56,7 +56,7 @@ def _of_iceberg(spark: "SparkSession", table: str) -> "DataFrame":
         raise JobError(f"the Iceberg table {table} cannot be read: {sentence_of(error)}") from None
     missing = [name for name in StructType.fromDDL(SOURCE_SCHEMA).names if name not in rows.columns]
     if missing:
-        raise JobError(f"{table} is no table of odradek spark archive: it has no column {missing[0]}")
+        raise JobError(f"{table} is not a table of odradek spark archive: it has no column {missing[0]}")
     if RAW in rows.columns:
         return rows.drop("value").withColumnRenamed(RAW, "value")
     if UNDECODED in rows.columns:

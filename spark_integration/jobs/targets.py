@@ -190,8 +190,8 @@ def _settings(
     wanted = DescribeConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=names
     )
-    (answer,) = cluster.ask(ANY_NODE, DescribeConfigsRequest(resources=[wanted])).results
-    found: list[DescribeConfigsResourceResult] = answer.configs
+    (response,) = cluster.ask(ANY_NODE, DescribeConfigsRequest(resources=[wanted])).results
+    found: list[DescribeConfigsResourceResult] = response.configs
     return found
 
 

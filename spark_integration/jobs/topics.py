@@ -80,7 +80,7 @@ class Topics:
             if name not in there:
                 shown = ", ".join(there[:NAMES_SHOWN]) + (", …" if len(there) > NAMES_SHOWN else "")
                 has = f"it has {shown}" if there else "it has none"
-                raise JobError(f"there is no topic {name} at {self.bootstrap_servers} ({has})")
+                raise JobError(f"topic {name} does not exist at {self.bootstrap_servers} ({has})")
         return sorted(set(self.names))
 
     def cluster(self) -> "Connected":

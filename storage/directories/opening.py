@@ -59,6 +59,10 @@ class Opening:
 
     def __init__(self, places: Places) -> None:
         self.was_clean = True
+        self.unclean: list[str] = []
+        """Directories with partitions, whose last stop was not clean."""
+        self.recovered_count = 0
+        """Partitions of these that have been recovered; others have no more than a flush has had."""
         self.restored_bytes = 0
         self.cut_bytes: dict[Key, int] = {}
         self.interrupted_moves: dict[Key, DataDirectory] = {}
@@ -93,7 +97,10 @@ class Opening:
             self.restored_bytes += replay(disk, directory, partial(_recovery_point_of, home))
         for name in disk.list(directory):
             self._look_at(home, name, clean=clean)
-        home.keep_only({key for key, place in self._places.by_key.items() if place.home is home})
+        found = {key for key, place in self._places.by_key.items() if place.home is home}
+        if found and not clean:
+            self.unclean.append(directory)
+        home.keep_only(found)
         home.was_opened = True
 
     def _look_at(self, home: DataDirectory, name: str, *, clean: bool) -> None:
@@ -184,6 +191,7 @@ class Opening:
             found = look_after_crash(places.disk, place.path, end)
             if found is AfterCrash.UNKNOWN:
                 cut_bytes = self.load(key, place, clean=False)
+                self.recovered_count += 1
                 if cut_bytes:
                     self.cut_bytes[key] = cut_bytes
         except NotADirectoryError:

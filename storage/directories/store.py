@@ -151,6 +151,8 @@ class LogStore:
         self._truncation = Truncation(
             self.places, lambda: self.flush_journals, self._is_compacting, self.upkeep.remove_segments
         )
+        self.left_unclean: set[str] = set()
+        """Directories that the last `close` could not mark as clean."""
         self.broker_epoch = checkpoints.UNKNOWN_BROKER_EPOCH
         """The broker epoch of a node of a cluster, for the file of a clean stop (KIP-966)."""
         self._cleaner: Cleaner | None = None
@@ -222,6 +224,7 @@ class LogStore:
         finish(self.upkeep.removing_segments(None))
         # Without this, the next start would take such a directory for cleanly closed.
         unclean |= {home.path for home in finish(self.relocation.leaving_behind())}
+        self.left_unclean = unclean
         for home in homes:
             self._close_directory(home, is_clean=home.path not in unclean)
         self._unlock()
@@ -243,7 +246,7 @@ class LogStore:
             if is_clean:
                 checkpoints.write_clean_shutdown(self.disk, home.path, self.broker_epoch)
         except OSError:
-            pass
+            self.left_unclean.add(home.path)
 
     def _close_many(self) -> None:
         """Before many partitions are closed: write their files and sync the file systems once. With a sync of

@@ -9,7 +9,7 @@ from odradek.storage.log.batches import BatchMemory
 from odradek.wire.errors import KafkaError
 
 class Appended:
-    """The answer to one append. `log_append_time_ms` is -1 unless the topic has LogAppendTime."""
+    """The response to one append. `log_append_time_ms` is -1 unless the topic has LogAppendTime."""
 
     @property
     def base_offset(self) -> int: ...
@@ -327,7 +327,7 @@ class Appender:
         staged; less than all are staged if the log has to roll.
         """
     def appended(self, first_offset: int, log_append_time_ms: int) -> Appended:
-        """The answer for the batches staged from an offset on."""
+        """The response for the batches staged from an offset on."""
 
 class Stretch:
     """A range of whole batches that were checked.

@@ -47,7 +47,7 @@ cdef bint _crc_in_hardware = has_crc32c()
 
 
 cdef class Appended:
-    """The answer to one append. `log_append_time_ms` is -1 unless the topic has LogAppendTime."""
+    """The response to one append. `log_append_time_ms` is -1 unless the topic has LogAppendTime."""
 
     cdef readonly int64_t base_offset
     cdef readonly int64_t last_offset
@@ -900,7 +900,7 @@ cdef class Appender:
         return position
 
     def appended(self, int64_t first_offset, int64_t log_append_time_ms):
-        """The answer for the batches staged from an offset on."""
+        """The response for the batches staged from an offset on."""
         return self._appended(first_offset, log_append_time_ms)
 
     cdef Appended _appended(self, int64_t first_offset, int64_t log_append_time_ms):

@@ -96,9 +96,9 @@ class Appends:
         `KafkaError`.
 
         A client sends exactly one batch, a coordinator one or more, a leader any number. `magic_limit` is the
-        record format of a client's request: 0 for Produce 0 and 1, 1 for Produce 2, otherwise
-        2; below 2, message sets of the old formats are converted. A `prompt` append raises `TakesLong` if the
-        records take long to prepare.
+        record format of a client's request (0 for Produce 0 and 1, 1 for Produce 2, otherwise 2). Below 2,
+        message sets of the old formats are converted. A `prompt` append raises `TakesLong` if the records
+        take long to prepare.
 
         The first batch of a transaction is refused with INVALID_TXN_STATE unless `transactions` has a valid
         verification; a coordinator's batch needs none.

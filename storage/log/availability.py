@@ -9,9 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from odradek.storage.disk import NO_ROOM
 from odradek.storage.log._staging import Appender
 from odradek.storage.log.log import Log
 from odradek.wire.errors import ErrorCode, KafkaError
+
+
+class DiskFull(KafkaError):
+    """The disk has no room, and has not failed; `message` has the directory."""
 
 
 class PartitionState(Protocol):
@@ -68,7 +73,12 @@ class Availability:
         """The client's error for a disk error. Reports the disk error, unless the files are being changed."""
         if self.is_paused:
             return self.unavailable()
-        sentence = f"{doing} {self._partition.log.files.directory} failed: {error}"
+        directory = self._partition.log.files.directory
+        if error.errno in NO_ROOM:
+            sentence = f"The disk is full: {doing.lower()} {directory} failed: {error}"
+            self.on_trouble(error, sentence)
+            return DiskFull(ErrorCode.KAFKA_STORAGE_ERROR, sentence)
+        sentence = f"{doing} {directory} failed: {error}"
         self.on_trouble(error, sentence)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, sentence)
 

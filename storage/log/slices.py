@@ -2,7 +2,7 @@
 
 A `Slice` has its length at once and reads its bytes when they are sent: large slices as views of a read-only
 mapping of the segment, small ones by one `pread`. A view keeps its mapping alive, so a segment may be closed,
-replaced or deleted while answers are being sent. The bytes are copied from the mapping to the socket:
+replaced or deleted while responses are being sent. The bytes are copied from the mapping to the socket:
 `sendfile` was tried and gained nothing (`docs/performance.md`).
 """
 

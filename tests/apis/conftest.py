@@ -322,10 +322,9 @@ class Node:
         self.share_logs = {}
         self.share_settings = ShareStateSettings(topic_num_partitions=3)
         self.new_producer_id = ProducerIds(self.machine.allocate_producer_ids).next
+        self.log_ends = None
         self.groups = self._new_groups()
-        self.groups.log_ends = None
         self.transactions = self._new_transactions()
-        self.transactions.remote = None
         self.shares = self._new_shares()
         for coordinator in (self.groups, self.transactions, self.shares):
             self.machine.publisher.subscribe(lambda view, change, told=coordinator: told.view_changed(view))
@@ -335,9 +334,10 @@ class Node:
             plane=self.machine,
             store=self.store,
             leadership=self.leadership,
-            groups=self.groups,
-            transactions=self.transactions,
-            shares=self.shares,
+            groups=lambda: self.groups,
+            transactions=lambda: self.transactions,
+            shares=lambda: self.shares,
+            log_ends=lambda: self.log_ends,
             new_producer_id=self.new_producer_id,
             now_ms=self._now_ms,
             turn=self.loop,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.apis.access import resources
+from odradek.apis.access import ANY, resources
 
 
 class Granting:
@@ -24,23 +24,19 @@ class Granting:
         return cls(lambda: node.machine.view, lambda *wanted: wanted not in refused)
 
     def refused(self, connection, needs, request):
-        return self.refused_of(connection, resources(needs, request))
+        return self._decide(resources(needs, request), self.asked)
 
-    def refused_of(self, connection, wanted):
-        self.asked += wanted
+    def hidden(self, connection, wanted):
+        return self._decide(wanted, self.asked_quietly)
+
+    def _decide(self, resources, asked):
+        wanted = [(*kind, name) for kind, names in resources.items() for name in names]
+        asked += wanted
         return frozenset(one for one in wanted if self._refuses(*one))
-
-    def left_out(self, connection, wanted):
-        self.asked_quietly += wanted
-        return frozenset(one for one in wanted if self._refuses(*one))
-
-    def is_known_to_allow(self, connection, operation, resource_type, names):
-        return False
-
-    def may_on_any(self, connection, operation, resource_type):
-        return self.allows(operation, resource_type, "any")
 
     def _refuses(self, operation, resource_type, name):
+        if name is ANY:
+            name = "any"
         if isinstance(name, bytes):
             name = self._view().topic_names.get(name)
             if name is None:

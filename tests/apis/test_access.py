@@ -41,9 +41,7 @@ def test_the_resources_of_an_empty_request_can_be_told():
             with failures.of(f"API {api_key}"):
                 api = declared(api_key)
                 needs, named = api.needs, resources(api.needs, api.request())
-                assert {(operation, kind) for operation, kind, _ in named} <= {
-                    (need.operation, need.resource_type) for need in needs
-                }
+                assert named.keys() <= {(need.operation, need.resource_type) for need in needs}
 
 
 def test_resources_are_named_by_the_request_in_all_its_forms():
@@ -95,7 +93,8 @@ def test_resources_are_named_by_the_request_in_all_its_forms():
         ),
     ]
     for request, needed in expected:
-        assert resources(declared(request.api_key).needs, request) == needed, request
+        found = resources(declared(request.api_key).needs, request)
+        assert [(*kind, name) for kind, names in found.items() for name in names] == needed, request
 
 
 def test_what_is_remembered_without_its_handler_names_all_that_it_needs(node):

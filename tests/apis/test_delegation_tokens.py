@@ -48,7 +48,7 @@ TOKENS = DelegationTokens(
 def test_a_client_sees_its_own_tokens_and_those_that_it_may_describe_by_id_or_owner(owners, permitted, shown):
     asked = []
 
-    def left_out(operation, resource_type, names):
+    def hidden_names(operation, resource_type, names):
         asked.extend(names)
         assert resource_type in (ResourceType.DELEGATION_TOKEN, ResourceType.USER)
         return {name for name in names if name not in permitted}
@@ -58,7 +58,9 @@ def test_a_client_sees_its_own_tokens_and_those_that_it_may_describe_by_id_or_ow
         rules=TokenRules(TokenSecret("secret")),
         refuses=lambda connection: False,
     )
-    context = SimpleNamespace(connection=SimpleNamespace(principal=ANN), left_out=left_out, api_version=3)
+    context = SimpleNamespace(
+        connection=SimpleNamespace(principal=ANN), hidden_names=hidden_names, api_version=3
+    )
     named = None
     if owners is not None:
         parted = [one.split(":") for one in owners]

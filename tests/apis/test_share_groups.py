@@ -254,7 +254,7 @@ def test_the_lag_where_another_node_leads_is_asked_of_that_one(share_node):
         share_node.persister.states[key] = (2, 1)
         share_node.persister.delivered[key] = 1
     led_by(share_node, 1, 2)
-    share_node.groups.log_ends = ends = LogEnds()
+    share_node.log_ends = ends = LogEnds()
     answers = [share_node.start(describing(("in", [0, 1]))) for _ in range(2)]
     for answer, end, told in zip(
         answers,

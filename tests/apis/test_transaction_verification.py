@@ -52,7 +52,8 @@ def asked(make_node):
     node.create("t", 3)
     handler = node.apis[0].handle
     verification = handler._verification()
-    asked = verification.transactions = Asked(verification.transactions)
+    asked = Asked(verification.transactions())
+    verification.transactions = lambda: asked
     asked.node = node
     return asked
 
@@ -343,7 +344,8 @@ def test_the_settings_say_how_often_and_how_long(make_node):
     node.loop.turn()
     node.create("t", 3)
     verification = node.apis[0].handle._verification()
-    asked = verification.transactions = Asked(verification.transactions)
+    asked = Asked(verification.transactions())
+    verification.transactions = lambda: asked
     me = init(node)
     asked.replies = [CONCURRENT] * 100
     answer = node.start(*produce(node, 12, batch(node, me, b"a")))

@@ -40,8 +40,6 @@ NOTHING = (-1, -1, "", 0)
 class Coordinator:
     """What a transaction's coordinator is asked; it says `code`, at once unless it `holds` its answers."""
 
-    remote = None
-
     def __init__(self):
         self.asked = []
         self.held = []
@@ -69,7 +67,12 @@ class Commits:
         node.ask(FindCoordinatorRequest(coordinator_keys=["g"]))
         node.create("t", 3)
         self.handler = TxnOffsetCommit(
-            node.leadership, node.groups, self.coordinator, node.loop, lambda: self.is_verifying
+            node.leadership,
+            lambda: node.groups,
+            lambda: self.coordinator,
+            lambda: None,
+            node.loop,
+            lambda: self.is_verifying,
         )
         self.api = API
         self.index = node.groups.partition_of("g")
@@ -426,7 +429,12 @@ def test_without_the_groups_topic_there_is_no_coordinator(node):
     commits = Commits.__new__(Commits)
     commits.node, commits.coordinator = node, Coordinator()
     commits.handler = TxnOffsetCommit(
-        node.leadership, node.groups, commits.coordinator, node.loop, lambda: True
+        node.leadership,
+        lambda: node.groups,
+        lambda: commits.coordinator,
+        lambda: None,
+        node.loop,
+        lambda: True,
     )
     commits.api = API
     ((_, _, code),) = commits.commit(5, ("t", 0, 5))

@@ -13,7 +13,7 @@ from tests.client.proxy import Proxy
 
 @pytest.fixture(scope="module")
 def broker():
-    with odradek.Broker(group_initial_rebalance_delay_ms=0, num_partitions=1) as running:
+    with odradek.Broker(num_partitions=1) as running:
         yield running
 
 

@@ -69,7 +69,7 @@ def test_a_pattern_matches_whole_names_and_internal_topics_are_left_out(cluster)
     assert cluster.topics("pattern-a.") == ["pattern-a1"]
     assert cluster.topics("pattern-.*") == ["pattern-a1", "pattern-a22", "pattern-b1"]
     assert not [name for name in cluster.topics() if name.startswith("__")]
-    with pytest.raises(ClientError, match="the pattern '\\(' is no regular expression"):
+    with pytest.raises(ClientError, match="the pattern '\\(' is not a regular expression"):
         cluster.topics("(")
 
 
@@ -259,7 +259,9 @@ def test_brokers_that_are_not_there_are_named_when_patience_ends():
     port = free_port()
     with (
         Cluster(settings(port)) as cluster,
-        pytest.raises(ClientError, match=f" bootstrap.servers failed .* 127.0.0.1:{port} cannot be"),
+        pytest.raises(
+            ClientError, match=f"no broker answered in 0.05 s: 127.0.0.1:{port} refuses connections"
+        ),
     ):
         cluster.partitions_of(["t"])
 
@@ -297,9 +299,12 @@ METADATA_KEY = {"_3": (4, 9), "_18": (0, 4)}
 @pytest.mark.parametrize(
     ("answers", "sentence"),
     [
-        ([b"HTTP/1.1 400 Bad Request\r\n\r\n"], "announces a response of 1213486160 bytes to ApiVersions"),
-        ([struct.pack(">i", 2**31 - 1)], "announces a response of 2147483647 bytes"),
-        ([struct.pack(">i", -5)], "announces a response of -5 bytes"),
+        (
+            [b"HTTP/1.1 400 Bad Request\r\n\r\n"],
+            ": an HTTP server listens there, not a Kafka broker; use the port of a",
+        ),
+        ([struct.pack(">i", 2**31 - 1)], "a server of another protocol listens there"),
+        ([struct.pack(">i", -5)], "a server of another protocol listens there"),
         ([struct.pack(">iihi", 10, 77, 0, 0)], "answers request 77 instead of 1"),
         ([struct.pack(">iihi", 10, 1, 0, 99)], "answers ApiVersions with what is none"),
         ([versions_answer(_18=(0, 4))], "does not serve Metadata"),
@@ -330,8 +335,8 @@ def test_a_peer_that_closes_and_one_that_is_silent_are_given_up():
         cluster.partitions_of(["t"])
     with (
         Peer(b"", b"", b"") as peer,
-        Cluster(settings(peer.port, request_timeout_ms=60)) as cluster,
-        pytest.raises(ClientError, match=r"no answer within 0\.06 s"),
+        Cluster(settings(peer.port, request_timeout_ms=30)) as cluster,
+        pytest.raises(ClientError, match=r"no answer within 0\.03 s"),
     ):
         cluster.partitions_of(["t"])
 
@@ -380,7 +385,7 @@ def test_settings_are_read_from_options_with_kafkas_names():
     [
         ({}, "the option kafka.bootstrap.servers is missing"),
         ({"kafka.bootstrap.servers": " , "}, "names no broker"),
-        ({"kafka.bootstrap.servers": "localhost"}, "has 'localhost', which is not host:port"),
+        ({"kafka.bootstrap.servers": "::1"}, "has '::1', which is not host:port; an IPv6 address stands in"),
         ({"kafka.bootstrap.servers": "h:99999"}, "has 'h:99999', which is not host:port"),
         (
             {"kafka.security.protocol": "TLS"},

@@ -120,7 +120,7 @@ def test_only_the_owner_reads_it_and_a_link_stays_one(path, tmp_path):
 
 
 def test_what_cannot_be_written_is_one_sentence_and_leaves_the_file(path, tmp_path):
-    with pytest.raises(ClientError, match=r"config.toml cannot be written: a name or a value is no text"):
+    with pytest.raises(ClientError, match=r"config.toml cannot be written: a name or a value is not text"):
         change_profile(str(path), "x", {"a": "\udcff"})
     assert path.read_text() == BY_HAND
     assert os.listdir(tmp_path) == ["config.toml"]

@@ -50,7 +50,7 @@ def broker():
         "group.consumer.min.assignment.interval.ms": 0,
         "group.consumer.assignment.interval.ms": 0,
     }
-    with odradek.Broker(group_initial_rebalance_delay_ms=0, options=options) as running:
+    with odradek.Broker(options=options) as running:
         yield running
 
 

@@ -121,9 +121,27 @@ def test_a_mechanism_that_the_broker_lacks_is_told_with_those_that_it_has(ports,
 def test_protocols_that_do_not_meet_end_with_a_sentence(authority, ports):
     at_tls = {"SASL_PLAINTEXT": ports["SASL_SSL"]}
     told = refusal(at_tls, "SASL_PLAINTEXT", sasl())
-    assert "kafka.security.protocol their protocol, which is SASL_PLAINTEXT now" in told
+    assert told.endswith(
+        "the port speaks TLS, and this client does not; set kafka.security.protocol to SASL_SSL"
+    )
     at_plain = {"SASL_SSL": ports["SASL_PLAINTEXT"]}
-    assert "TLS" in refusal(at_plain, "SASL_SSL", sasl(), tls(authority))
+    told = refusal(at_plain, "SASL_SSL", sasl(), tls(authority))
+    assert (
+        "listener without TLS, and this client speaks TLS; set kafka.security.protocol to SASL_PLAINTEXT"
+        in told
+    )
+    at_plain = {"PLAINTEXT": ports["SASL_PLAINTEXT"]}
+    assert (
+        "wants a login, and this client has none; set kafka.security.protocol to SASL_PLAINTEXT, kafka.sasl."
+        in (refusal(at_plain, "PLAINTEXT"))
+    )
+    told = refusal({"PLAINTEXT": ports["SASL_SSL"]}, "PLAINTEXT")
+    assert (
+        "the port speaks TLS, and this client does not; set kafka.security.protocol to SASL_SSL, kafka.s"
+        in told
+    )
+    told = refusal({"SASL_SSL": ports["SSL"]}, "SASL_SSL", sasl(), tls(authority, with_key=True))
+    assert "has no login, and this client wants one; set kafka.security.protocol to SSL" in told
 
 
 def test_a_session_that_ends_is_renewed_also_with_requests_under_way(authority, tmp_path):

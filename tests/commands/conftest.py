@@ -26,7 +26,7 @@ class Ended(NamedTuple):
 
 @pytest.fixture(scope="module")
 def broker():
-    with odradek.Broker(group_initial_rebalance_delay_ms=0, num_partitions=2) as running:
+    with odradek.Broker(num_partitions=2) as running:
         yield running
 
 

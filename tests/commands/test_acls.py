@@ -85,7 +85,7 @@ def test_a_removal_is_of_the_very_name_and_can_be_tried(acls):
         "TRANSACTIONAL_ID",
         "DELEGATION_TOKEN",
     ]
-    assert acls("remove", "--topic", "x").out == "no ACL fits, nothing to remove\n"
+    assert acls("remove", "--topic", "x").out == "no rule matches, nothing to remove\n"
 
 
 def test_all_rules_go_only_if_it_is_said(acls):

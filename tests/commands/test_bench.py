@@ -144,7 +144,7 @@ def test_a_failure_takes_the_topic_away(odradek_command, cluster):
         (("produce", "--rate", "0"), 1, "--rate"),
         (("produce", "--size", "-1"), 1, "--size"),
         (("produce", "--size", "1000000", "--batch", "1000"), 1, "--size times --batch"),
-        (("produce", "--topic", "nowhere"), 1, "there is no topic nowhere"),
+        (("produce", "--topic", "nowhere"), 1, "topic nowhere does not exist"),
         (("produce", "--acks", "0"), 2, "--acks"),
         (("consume", "--acks", "1"), 2, "--acks"),
         (("roundtrip", "--partitions", "2"), 2, "--partitions"),

@@ -127,10 +127,7 @@ class Ill:
         self.partitions, self.directories = list(partitions), dict(directories)
         self.fenced, self.silent, self.version = fenced, silent, version
 
-    def connect(self, target):
-        return self
-
-    def version_of(self, request_class):
+    def version_of(self, target, request_class):
         assert request_class is DescribeClusterRequest
         return self.version
 

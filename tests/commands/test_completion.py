@@ -18,7 +18,6 @@ import pytest
 from odradek.commands import known_names
 from odradek.commands.command import COMMANDS, parser_of
 from odradek.commands.completing import Found, complete, words_of
-from odradek.commands.layout import Layout
 from odradek.spark.cli import make_parser
 
 PATIENCE_S = 60
@@ -56,7 +55,7 @@ def environ(odradek_bin, broker, cluster, tmp_path, run):
 def every_parser():
     """The words that lead to a parser, and the parser: of each command and each of its actions."""
     for command in filter(lambda one: one.help, COMMANDS.values()):
-        parser = make_parser(Layout)[0] if command.name == "spark" else parser_of(command, command.load())
+        parser = make_parser()[0] if command.name == "spark" else parser_of(command, command.load())
         yield [command.name], parser
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):

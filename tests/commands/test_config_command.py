@@ -86,21 +86,28 @@ def test_properties_and_profiles_are_removed(config, path):
 
 
 def test_a_property_that_is_not_used_is_told(config):
-    ended = config("set", "p", "bootstrap.server=h:1", "sasl.mechanisms=PLAIN", "ssl.ca.location=/x")
-    assert (ended.status, ended.err) == (0, "odradek: the property bootstrap.server is not used here\n")
+    ended = config("set", "p", "max.poll.records=1", "sasl.mechanisms=PLAIN", "ssl.ca.location=/x")
+    assert (ended.status, ended.err) == (0, "odradek: the property max.poll.records is not used here\n")
+
+
+def test_a_slip_in_the_name_of_a_property_changes_nothing(config):
+    ended = config("set", "p", "bootstrap.server=h:1", "client.id=me")
+    told = "odradek: there is no property bootstrap.server; did you mean bootstrap.servers?\n"
+    assert (ended.status, ended.err) == (1, told)
+    assert config("list").out.startswith("no profiles")
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["use", "nobody"], "there is no profile 'nobody' in "),
+        (["use", "nobody"], "profile 'nobody' does not exist in "),
         (["use", ""], "the name of the profile is empty"),
         (["set", "", "a=b"], "the name of the profile is empty"),
         (["set", "p", "client.id"], "client.id is not NAME=VALUE"),
         (["set", "p", "=x"], "=x is not NAME=VALUE"),
-        (["unset", "nobody"], "there is no profile 'nobody' in "),
+        (["unset", "nobody"], "profile 'nobody' does not exist in "),
         (["unset", "there", "no.such"], "the profile 'there' has no property no.such"),
-        (["set-password", "nobody"], "there is no profile 'nobody' in "),
+        (["set-password", "nobody"], "profile 'nobody' does not exist in "),
         (["set-password", "there"], "the password is empty; nothing was changed"),
     ],
 )

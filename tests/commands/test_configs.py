@@ -3,11 +3,14 @@
 import pytest
 
 import odradek
+from tests.kit.terminal import Terminal
 
 
 @pytest.fixture(scope="module")
 def broker():
     options = {"num.partitions": "2", "log.retention.ms": "700000"}
+    # Groups have this option of the broker as a default of their own.
+    options["group.streams.initial.rebalance.delay.ms"] = None
     with odradek.Broker(options=options) as running:
         yield running
 
@@ -164,7 +167,7 @@ def test_what_can_be_done_is_done_when_a_part_is_refused(configs, topic):
     ended = configs("diff", "broker:7", "topic:nowhere", topic, "--output", "json", "--timeout", "0.2")
     assert ended.status == 1
     missing, refused = ended.err.splitlines()
-    assert missing == "odradek: there is no topic nowhere"
+    assert missing == "odradek: topic nowhere does not exist"
     assert "DescribeConfigs at broker 7 failed for 0.2 s" in refused
     assert {row["resource"] for row in ended.rows} == {topic}
 
@@ -172,13 +175,13 @@ def test_what_can_be_done_is_done_when_a_part_is_refused(configs, topic):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["get", "orders"], "'orders' is no resource: it is topic:NAME, broker:ID, broker, "),
-        (["get", "topic:"], "'topic:' is no resource"),
-        (["get", "broker:one"], "broker:one is no broker: it is the number of one"),
+        (["get", "orders"], "'orders' is not a resource: write topic:NAME, broker:ID, broker, "),
+        (["get", "topic:"], "'topic:' is not a resource"),
+        (["get", "broker:one"], "broker:one is not a broker: it is the number of one"),
         (["get", "broker:9", "--timeout", "0.2"], "DescribeConfigs at broker 9 failed for 0.2 s"),
         (["get", "broker:1", "no.such"], "broker:1 has no option no.such"),
-        (["diff", "topic:none"], "there is no topic none"),
-        (["diff", "topic:none.*"], "there is no topic none.*"),
+        (["diff", "topic:none"], "topic none does not exist"),
+        (["diff", "topic:none.*"], "no topic matches none.*"),
         (["set", "broker", "x"], "x is not NAME=VALUE"),
         (["set", "broker", "=x"], "=x is not NAME=VALUE"),
         (["set", "broker"], "there is nothing to set: give NAME=VALUE"),
@@ -195,3 +198,15 @@ def test_a_fault_is_one_sentence_and_status_1(configs, arguments, sentence):
     assert ended.status == 1
     assert ended.err.startswith(f"odradek: {sentence}"), ended.err
     assert len(ended.err.splitlines()) == 1
+
+
+def test_names_of_options_are_whole_in_a_narrow_terminal(run, broker):
+    names = ["follower.replication.throttled.replicas", "message.timestamp.after.max.ms"]
+    run("topics", "create", "big", "-c", f"{names[0]}=0:1,1:1", "-b", broker.bootstrap_servers)
+    with Terminal("configs", "get", "topic:big", "-b", broker.bootstrap_servers) as terminal:
+        lines = terminal.ended()[0].splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = {line.split()[0]: line.split()[-1] for line in lines}
+    assert set(names) <= set(shown)
+    assert not [name for name in shown if "…" in name]
+    assert shown[names[0]] == "topic"

@@ -33,7 +33,7 @@ def broker():
         "group.consumer.min.assignment.interval.ms": 0,
         "group.consumer.assignment.interval.ms": 0,
     }
-    with odradek.Broker(group_initial_rebalance_delay_ms=0, options=options) as running:
+    with odradek.Broker(options=options) as running:
         yield running
 
 
@@ -258,4 +258,4 @@ def test_topics_of_patterns_and_those_that_are_missing(odradek_command, cluster,
     found = odradek_command("consume", f"{topic}*", "-g", topic)
     assert sorted(found.out.split()) == ["a", "b"]
     refused = odradek_command("consume", topic, "nowhere", "-g", topic)
-    assert (refused.status, refused.err) == (1, "odradek: there is no topic nowhere\n")
+    assert (refused.status, refused.err) == (1, "odradek: topic nowhere does not exist\n")

@@ -275,7 +275,7 @@ def test_seek_moves_only_what_is_named(groups, odradek_command, cluster):
     ended = odradek_command("groups", "seek", new, "--to", "end")
     assert (ended.status, ended.err) == (
         1,
-        f"odradek: there is no group {new}; with --topics it would be made\n",
+        f"odradek: group {new} does not exist; with --topics it would be made\n",
     )
     assert len(groups("seek", new, "--to", "end", "--topics", first)) == 2
     assert [row["lag"] for row in groups("describe", new)] == [0, 0]
@@ -334,7 +334,7 @@ def test_groups_and_commits_are_deleted_not_so_in_a_dry_run(groups, odradek_comm
 def test_a_group_that_is_not_there_is_told_and_the_others_are_done(odradek_command, cluster, arguments):
     group = committed(cluster, {(create_topic(cluster), 0): 0})
     ended = odradek_command("groups", *arguments, "nobody", group, "--output", "json")
-    assert (ended.status, ended.err) == (1, "odradek: there is no group nobody\n")
+    assert (ended.status, ended.err) == (1, "odradek: group nobody does not exist\n")
     assert [row["group"] for row in ended.rows] == ([] if "--members" in arguments else [group])
 
 
@@ -382,16 +382,16 @@ def test_a_group_that_moves_to_another_coordinator_is_found_there(groups, cluste
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["describe", "nobody"], "there is no group nobody"),
-        (["describe", "nobody*"], "there is no group nobody*"),
-        (["describe", "nobody", "--watch"], "there is no group nobody"),
-        (["delete", "nobody"], "there is no group nobody"),
-        (["delete-offsets", "nobody", "t"], "there is no group nobody"),
+        (["describe", "nobody"], "group nobody does not exist"),
+        (["describe", "nobody*"], "no group matches nobody*"),
+        (["describe", "nobody", "--watch"], "group nobody does not exist"),
+        (["delete", "nobody"], "group nobody does not exist"),
+        (["delete-offsets", "nobody", "t"], "group nobody does not exist"),
         (["list", "--lagging", "many"], "--lagging is 'many': it has to be a whole number"),
         (["seek", "nobody", "--to", "soon"], "--to soon is not understood: start, end, an offset"),
         (["seek", "nobody", "--to", "stored"], "--to stored is not understood"),
         (["seek", "nobody", "--to", "5:9"], "--to 5:9 is not understood"),
-        (["seek", "nobody", "--to", "end", "--topics", "nowhere"], "there is no topic nowhere"),
+        (["seek", "nobody", "--to", "end", "--topics", "nowhere"], "topic nowhere does not exist"),
         (["describe", "nobody", "--watch", "0"], "--watch is '0': it has to be a number of seconds above 0"),
         (
             ["describe", "nobody", "--watch", "--output", "json"],
@@ -422,7 +422,7 @@ def test_lag_is_told_to_a_user_who_may_not_read_the_records(run):
         "super.users": "User:nobody",
     }
     with (
-        odradek.Broker(options=options, group_initial_rebalance_delay_ms=0) as broker,
+        odradek.Broker(options=options) as broker,
         Cluster(ClientSettings(broker.bootstrap_servers)) as cluster,
     ):
         hidden, open_topic = create_topic(cluster), create_topic(cluster)

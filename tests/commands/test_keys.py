@@ -70,7 +70,7 @@ ELSEWHERE = {("transactions", "find-hanging"), ("transactions", "abort")}
 def with_output():
     """Command and action of all that have `--output`; "" where a command has no actions."""
     sections = re.findall(r"^##+ odradek (\S+) ?(\S*)\n(.*?)(?=^##|\Z)", page(), re.MULTILINE | re.DOTALL)
-    return {(command, action) for command, action, text in sections if "[--output {" in text}
+    return {(command, action) for command, action, text in sections if "--output {table" in text}
 
 
 def named(command, action):
@@ -89,7 +89,7 @@ def broker():
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
-    with odradek.Broker(group_initial_rebalance_delay_ms=0, options=options) as running:
+    with odradek.Broker(options=options) as running:
         yield running
 
 

@@ -66,15 +66,15 @@ def test_markers_say_what_they_are_and_are_not_written_again(committed):
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (b"{", "no JSON"),
+        (b"{", "not JSON"),
         (b"[1]", "no object"),
-        (b"\xff", "no JSON"),
+        (b"\xff", "not JSON"),
         (b"{}", "neither"),
         (b'{"payload": "x", "value": "y"}', "'payload'"),
         (b'{"value": {"a": 1}}', "neither text nor null"),
         (b'{"value": 5}', "neither text nor null"),
-        (b'{"value_base64": "x y"}', "no base64"),
-        (b'{"value": "\\ud800"}', "no Unicode text"),
+        (b'{"value_base64": "x y"}', "not base64"),
+        (b'{"value": "\\ud800"}', "not Unicode text"),
         (b'{"value": "a", "value_base64": "YQ=="}', "both"),
         (b'{"value": "a", "partition": true}', "partition"),
         (b'{"value": "a", "partition": 1.0}', "partition"),
@@ -83,7 +83,7 @@ def test_markers_say_what_they_are_and_are_not_written_again(committed):
         (b'{"value": "a", "headers": {"a": "b"}}', "headers"),
         (b'{"value": "a", "headers": [{"value": "b"}]}', "header"),
         (b'{"value": "a", "headers": [{"key": "b", "vlaue": "c"}]}', "header"),
-        (b"[" * 100_000, "no JSON"),
+        (b"[" * 100_000, "not JSON"),
     ],
 )  # fmt: skip
 def test_other_lines_are_refused_in_words(line, why):

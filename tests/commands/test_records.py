@@ -23,7 +23,7 @@ NUMBERS = itertools.count()
 @pytest.fixture(scope="module")
 def broker():
     """Without retention, as the records have times of long ago."""
-    with odradek.Broker(group_initial_rebalance_delay_ms=0, num_partitions=2, log_retention_ms=-1) as running:
+    with odradek.Broker(num_partitions=2, log_retention_ms=-1) as running:
         yield running
 
 
@@ -116,7 +116,7 @@ def test_a_topic_is_made_if_wanted(typed, odradek_command):
     name = f"made-{next(NUMBERS)}"
     refused = typed(b"x", name)
     assert refused.status == 1
-    assert f"there is no topic {name}" in refused.err
+    assert f"topic {name} does not exist" in refused.err
     assert typed(b"x", name, "--create").status == 0
     assert odradek_command("consume", name).out == "x\n"
 
@@ -124,7 +124,7 @@ def test_a_topic_is_made_if_wanted(typed, odradek_command):
 def test_a_bad_line_is_named_and_what_stands_before_it_is_written(typed, odradek_command, topic):
     refused = typed(b'{"value": "a"}\n\n{"value": "b"}\nnonsense\n', topic, "--json")
     assert refused.status == 1
-    assert refused.err.startswith("odradek: line 4 is no JSON")
+    assert refused.err.startswith("odradek: line 4 is not JSON")
     assert refused.err.endswith("; 2 records before it written\n")
     assert sorted(odradek_command("consume", topic).out.split()) == ["a", "b"]
     refused = typed(b'{"value": "a", "partition": 2}', topic, "--json")
@@ -239,13 +239,13 @@ def test_an_empty_topic_has_nothing_and_an_unknown_one_is_named(odradek_command,
     assert odradek_command("consume", topic) == (0, "", "")
     assert odradek_command("consume", topic, "--json") == (0, "", "")
     for arguments, why in (
-        (("nowhere",), "there is no topic nowhere"),
-        (("nowhere*",), "there is no topic nowhere*"),
+        (("nowhere",), "topic nowhere does not exist"),
+        (("nowhere*",), "no topic matches nowhere*"),
         ((f"{topic}:2",), f"topic {topic} has no partition 2: it has 2"),
         ((topic, "-p", "5"), "no partition 5"),
         ((topic, "-o", "stored"), "-g GROUP"),
         ((topic, "-f", "%z"), "%z"),
-        ((topic, "--grep", "/[/"), "no regular expression"),
+        ((topic, "--grep", "/[/"), "not a regular expression"),
     ):
         refused = odradek_command("consume", *arguments)
         assert refused.status == 1

@@ -28,7 +28,7 @@ def test_a_topic_is_made_shown_and_deleted(odradek_command):
         {"topic": "a.second", "deleted": False},
     ]
     assert len(odradek_command("topics", "list", "a.*", "--output", "json").rows) == 2
-    assert odradek_command("topics", "delete", "a.*").status == 0
+    assert odradek_command("topics", "delete", "a.*", "--yes").status == 0
     assert odradek_command("topics", "list", "a.*", "--output", "json").rows == []
     assert odradek_command("topics", "list", "a.*").out == "no topics\n"
 
@@ -139,7 +139,7 @@ def test_what_can_be_done_is_done_when_a_part_is_refused(odradek_command):
     assert [row["topic"] for row in ended.rows] == ["good.one", "good.two"]
     assert "creating topic not good was refused: INVALID_TOPIC_EXCEPTION" in ended.err
     again = odradek_command("topics", "create", "good.one")
-    assert (again.status, again.err) == (1, "odradek: topic good.one is there already\n")
+    assert (again.status, again.err) == (1, "odradek: topic good.one already exists\n")
     assert odradek_command("topics", "create", "good.one", "--if-not-exists").status == 0
 
 
@@ -158,7 +158,7 @@ def test_what_can_be_done_is_done_when_a_part_is_refused(odradek_command):
 def test_a_topic_that_is_not_there_is_told_and_the_others_are_done(odradek_command, arguments, topics):
     odradek_command("topics", "create", "here.one", "here.two", "-p", "1", "--if-not-exists")
     ended = odradek_command("topics", *arguments, "--output", "json")
-    assert (ended.status, ended.err) == (1, "odradek: there is no topic nowhere\n")
+    assert (ended.status, ended.err) == (1, "odradek: topic nowhere does not exist\n")
     assert [row["topic"] for row in ended.rows] == topics
     if arguments[0] == "delete":
         is_tried = "--dry-run" in arguments
@@ -193,13 +193,13 @@ def test_a_description_asks_once_for_the_metadata_of_its_topics(odradek_command,
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["describe", "nowhere"], "there is no topic nowhere"),
-        (["describe", "/(/"], "the pattern /(/ is no regular expression"),
+        (["describe", "nowhere"], "topic nowhere does not exist"),
+        (["describe", "/(/"], "the pattern /(/ is not a regular expression"),
         (["create", "t", "-p", "many"], "--partitions is 'many': it has to be a whole number"),
         (["create", "t", "-c", "retention.ms"], "--config retention.ms is not NAME=VALUE"),
         (["create", "t", "-c", "no.such=1"], "creating topic t was refused: INVALID_CONFIG"),
         (["trim", "t", "--before", "soon"], "the time 'soon' is not understood"),
-        (["add-partitions", "nowhere", "3"], "there is no topic nowhere"),
+        (["add-partitions", "nowhere", "3"], "topic nowhere does not exist"),
         (["add-partitions", "*", "3"], "* names "),
         (["offsets", "t:x"], "'t:x' is not TOPIC:PARTITION"),
         (["list", "--timeout", "0"], "--timeout has to be a number of seconds above 0"),

@@ -203,10 +203,10 @@ def test_a_known_id_whose_transaction_left_out_the_partition_is_named(rows, clus
         (["transactions", "list", "--older", "long"], "--older is 'long': it has to be a number of seconds"),
         (["transactions", "list", "--producer", "x"], "--producer is 'x': it has to be a whole number"),
         (["transactions", "abort", "t", "--producer-id", "1"], "'t' is not TOPIC:PARTITION"),
-        (["transactions", "abort", "t:0", "--producer-id", "1"], "there is no partition t:0"),
-        (["transactions", "find-hanging", "nowhere"], "there is no topic nowhere"),
-        (["producers", "nowhere*"], "there is no topic nowhere*"),
-        (["producers", "nowhere:0"], "there is no partition nowhere:0"),
+        (["transactions", "abort", "t:0", "--producer-id", "1"], "partition t:0 does not exist"),
+        (["transactions", "find-hanging", "nowhere"], "topic nowhere does not exist"),
+        (["producers", "nowhere*"], "no topic matches nowhere*"),
+        (["producers", "nowhere:0"], "partition nowhere:0 does not exist"),
     ],
 )
 def test_a_fault_is_one_sentence_and_status_1(odradek_command, arguments, sentence):

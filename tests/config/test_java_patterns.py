@@ -57,5 +57,5 @@ def test_an_end_is_where_java_finds_it(text, found_at):
     ],
 )
 def test_what_would_mean_something_else_is_refused(pattern):
-    with pytest.raises(ValueError, match=r"not built|cannot be read|repetitions|no character"):
+    with pytest.raises(ValueError, match=r"not built|cannot be read|repetitions|not a character"):
         java_pattern(pattern)

@@ -495,12 +495,6 @@ def test_any_text_is_a_value_or_is_refused(text, kind):
     assert "some.option" in message
 
 
-def test_a_misspelt_name_is_answered_with_the_nearest_one():
-    assert options.nearest("log.retention.hour") == "log.retention.hours"
-    assert options.nearest("auto.create.topic.enabled") == "auto.create.topics.enable"
-    assert options.nearest("zzz") is None
-
-
 def test_a_text_is_told_as_it_was_set_and_a_value_as_kafka_writes_it():
     layers = BrokerLayers(all_brokers={"log.cleanup.policy": " compact ,delete"})
     (entry,) = options.describe_broker(layers, ["log.cleanup.policy"])

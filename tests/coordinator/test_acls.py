@@ -447,7 +447,7 @@ def test_a_rule_is_the_same_after_the_store(acl):
     ],
 )
 def test_what_is_no_rule_in_the_store_is_an_error(text):
-    with pytest.raises(ValueError, match="is no ACL"):
+    with pytest.raises(ValueError, match="is not an ACL"):
         acl_from_text(text)
 
 

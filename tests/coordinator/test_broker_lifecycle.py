@@ -6,13 +6,13 @@ from odradek.coordinator.kraft.broker_lifecycle import (
     BrokerLifecycle,
     BrokerState,
     Heartbeat,
-    HeartbeatAnswer,
+    HeartbeatResult,
     LifecycleSettings,
     Registration,
 )
 
 SETTINGS = LifecycleSettings()
-LIVES = HeartbeatAnswer(is_caught_up=True, is_fenced=False, should_shut_down=False)
+LIVES = HeartbeatResult(is_caught_up=True, is_fenced=False, should_shut_down=False)
 FENCED = LIVES._replace(is_fenced=True)
 BEHIND = FENCED._replace(is_caught_up=False)
 MAY_GO = LIVES._replace(should_shut_down=True)

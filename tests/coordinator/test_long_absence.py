@@ -3,7 +3,7 @@
 from odradek.coordinator.kraft.broker_lifecycle import (
     BrokerLifecycle,
     BrokerState,
-    HeartbeatAnswer,
+    HeartbeatResult,
     LifecycleSettings,
 )
 from odradek.coordinator.kraft.metadata_fetcher import Controller, FetcherSettings, MetadataFetcher
@@ -11,7 +11,7 @@ from odradek.coordinator.replication.alter_partition import RETRY_MS, AlterParti
 from odradek.coordinator.replication.in_sync import AlteredIsr, AlterIsr
 
 HOUR_MS = 3_600_000
-LIVES = HeartbeatAnswer(is_caught_up=True, is_fenced=False, should_shut_down=False)
+LIVES = HeartbeatResult(is_caught_up=True, is_fenced=False, should_shut_down=False)
 
 
 def test_heartbeats_are_tried_for_an_hour_at_their_pace_and_the_node_stays_what_it_is():
@@ -66,4 +66,4 @@ def test_a_change_of_an_isr_waits_for_an_hour_and_is_then_the_same():
         now_ms += RETRY_MS
     request = queue.next_request(now_ms)
     answer = AlteredIsr(3, 8, (1,))
-    assert [one.answer for one in queue.answered(request, {("t", 0): answer})] == [answer]
+    assert [one.result for one in queue.answered(request, {("t", 0): answer})] == [answer]

@@ -5,12 +5,12 @@ import pytest
 from odradek.coordinator.kraft.metadata_fetcher import (
     NO_SNAPSHOT,
     Controller,
-    FetchAnswer,
     FetcherSettings,
     FetchLog,
+    FetchResult,
     FetchSnapshot,
     MetadataFetcher,
-    SnapshotAnswer,
+    SnapshotResult,
 )
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
@@ -32,11 +32,11 @@ def batch(base_offset, count=2, epoch=5):
 def elsewhere(error=ErrorCode.FENCED_LEADER_EPOCH, epoch=5, leader=LEADER):
     endpoints = () if leader is None else (leader,)
     node_id = -1 if leader is None else leader.node_id
-    return FetchAnswer(error, node_id, epoch, endpoints, -1, None, None, b"")
+    return FetchResult(error, node_id, epoch, endpoints, -1, None, None, b"")
 
 
 def records(data, high_watermark, epoch=5):
-    return FetchAnswer(ErrorCode.NONE, 3, epoch, (), high_watermark, None, None, data)
+    return FetchResult(ErrorCode.NONE, 3, epoch, (), high_watermark, None, None, data)
 
 
 def following():
@@ -46,7 +46,7 @@ def following():
 
 
 def part(position, size_bytes, data, epoch=5, error=ErrorCode.NONE):
-    return SnapshotAnswer(error, 3, epoch, (), size_bytes, position, data)
+    return SnapshotResult(error, 3, epoch, (), size_bytes, position, data)
 
 
 def test_the_first_fetch_goes_to_any_controller_which_says_who_leads():
@@ -121,7 +121,7 @@ def test_a_snapshot_does_not_go_on_with_the_bytes_of_another_leader():
     fetcher.fetched(records(b"", -1)._replace(snapshot=(90, 4)), 0)
     fetcher.snapshot_fetched(part(0, 5, b"abc"), 0)
     other = Controller(2, "c", 22)
-    answer = SnapshotAnswer(ErrorCode.FENCED_LEADER_EPOCH, 2, 6, (other,), 0, 0, b"")
+    answer = SnapshotResult(ErrorCode.FENCED_LEADER_EPOCH, 2, 6, (other,), 0, 0, b"")
     assert fetcher.snapshot_fetched(answer, 0) == []
     assert fetcher.next_request() == FetchLog(other, 6, 0, 0, -1)
 

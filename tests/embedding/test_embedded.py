@@ -13,7 +13,8 @@ import textwrap
 import time
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType
 
 import odradek
 from odradek.embedding.free_port import free_port
@@ -79,6 +80,37 @@ def test_options_are_keywords(in_process):
     ) as broker:
         send(broker, b"a")
         assert len(list(broker.data_dir.glob("t-*"))) == 4
+
+
+def rebalance_delay(broker):
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    asked = ConfigResource(ConfigResourceType.BROKER, "1", ["group.initial.rebalance.delay.ms"])
+    described = admin.describe_configs([asked], config_filter="all")
+    admin.close()
+    return described["broker"]["1"]["group.initial.rebalance.delay.ms"]["value"]
+
+
+def test_groups_do_not_wait_unless_somebody_wants_it(in_process):
+    with odradek.Broker(process=in_process) as broker:
+        assert rebalance_delay(broker) == "0"
+    with odradek.Broker(process=in_process, options={"group.initial.rebalance.delay.ms": 500}) as broker:
+        assert rebalance_delay(broker) == "500"
+    with odradek.Broker(process=in_process, group_initial_rebalance_delay_ms=700) as broker:
+        assert rebalance_delay(broker) == "700"
+
+
+def test_the_quick_start_prints_what_was_sent():
+    readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
+    (program,) = re.findall(r"## Quick start\n.*?```python\n(.*?)```", readme, re.DOTALL)
+    path = ":".join(one for one in sys.path if one)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "b'hello'\n"
 
 
 def test_a_wrong_option_is_told_in_a_sentence(in_process):

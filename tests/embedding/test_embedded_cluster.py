@@ -120,6 +120,7 @@ def test_each_member_has_its_properties_and_all_have_the_options(make, silent_ja
     for properties in (*nodes, *controllers):
         assert properties["num.partitions"] == "5"
         assert properties["min.insync.replicas"] == "1"
+        assert properties["group.initial.rebalance.delay.ms"] == "0"
         assert properties["default.replication.factor"] == "3"
     assert [properties.get("broker.rack") for properties in nodes] == [None, "b", None]
     assert [properties["node.id"] for properties in nodes] == ["1", "2", "3"]

@@ -807,6 +807,6 @@ def test_the_command_tells_by_its_status_and_refuses_in_one_sentence(data, tmp_p
     status, out, err = run(capsys, "check", str(tmp_path / "nowhere"))
     assert (status, out) == (1, "")
     assert (
-        err
-        == f"odradek: {tmp_path}/nowhere is no directory: name a data directory or a partition's directory.\n"
+        err == f"odradek: {tmp_path}/nowhere is not a directory: name a data directory or a partition's "
+        "directory.\n"
     )

@@ -389,7 +389,10 @@ def test_a_transaction_index_as_kafka_writes_it_is_sound(with_transactions):
     ("content", "what"),
     [
         (b"", "the aborted transaction of producer 7 from offset 0 to 4 is missing"),
-        (encode_aborted([Aborted(8, 3, 5, 6)]), "at offset 5 is no abort marker of producer 8 (and 1 more)"),
+        (
+            encode_aborted([Aborted(8, 3, 5, 6)]),
+            "at offset 5 is not an abort marker of producer 8 (and 1 more)",
+        ),
         (
             encode_aborted([Aborted(7, 2, 4, 3)]),
             "the aborted transaction of producer 7 from offset 0 to 4 begins at 2 by this entry",

@@ -22,13 +22,16 @@ TOPIC_ID = bytes(range(16))
 
 def shown(*paths, records=False, status=0, **options):
     out = io.StringIO()
-    assert dump([str(path) for path in paths], records=records, as_json=True, out=out, **options) == status
+    said = dump(
+        [str(path) for path in paths], records=records, as_json=True, out=out, err=io.StringIO(), **options
+    )
+    assert said == status
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
 def lines(path, **options):
     out = io.StringIO()
-    dump([str(path)], records=options.get("records", False), as_json=False, out=out)
+    dump([str(path)], records=options.get("records", False), as_json=False, out=out, err=io.StringIO())
     return out.getvalue().splitlines()
 
 
@@ -363,7 +366,14 @@ def test_the_metadata_store_is_shown_row_by_row(tmp_path):
     store.close()
 
 
-def test_what_is_not_there_or_not_known_is_told(tmp_path):
-    missing, unknown = shown(tmp_path / "missing", write(tmp_path / "photo.jpeg", b"x"), status=1)
-    assert "No such file" in missing["why"]
-    assert "not a known file of a broker" in unknown["why"]
+def test_a_path_that_is_nothing_of_a_broker_is_no_damage(tmp_path):
+    photo = write(tmp_path / "photos" / "photo.jpeg", b"x")
+    paths = [tmp_path / "missing", photo, photo.parent]
+    out, err = io.StringIO(), io.StringIO()
+    assert dump([str(path) for path in paths], records=False, as_json=False, out=out, err=err) == 1
+    assert out.getvalue() == ""
+    assert err.getvalue().splitlines() == [
+        f"odradek: {tmp_path}/missing does not exist",
+        f"odradek: {photo} is not a file of a broker",
+        f"odradek: {photo.parent} is neither a data directory nor the directory of a partition",
+    ]

@@ -590,7 +590,7 @@ def test_refusals_are_one_sentence_that_says_what_to_do(kafka, tmp_path):
     assert refused(kafka / "orders-0", kafka / "users-0", data=data, partitions=[0, 1]).startswith(
         "The directories are of different topics, with the ids "
     )
-    assert refused(tmp_path / "nowhere", data=data).startswith(f"{tmp_path}/nowhere is no directory")
+    assert refused(tmp_path / "nowhere", data=data).startswith(f"{tmp_path}/nowhere is not a directory")
     assert refused(kafka, data=kafka).startswith(f"{kafka} is a data directory of Apache Kafka itself")
     assert "Illegal topic name" in refused(kafka / "orders-0", data=data, topic="a b")
     assert "retention.ms" in refused(kafka, data=data, configs={"retention.ms": "soon"})

@@ -185,5 +185,5 @@ def test_a_file_of_kafkas_tools_is_read_as_they_read_it(tmp_path: pathlib.Path) 
     with pytest.raises(ConfigError, match=r"--command-config .*nowhere cannot be read: No such file"):
         read_command_config(str(tmp_path / "nowhere"))
     path.write_text("a=\\u12")
-    with pytest.raises(ConfigError, match="is no file of properties"):
+    with pytest.raises(ConfigError, match="is not a file of properties"):
         read_command_config(str(path))

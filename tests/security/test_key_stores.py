@@ -182,7 +182,7 @@ def refusals(
         (keys(keystore_location=str(FILES / "t.p12"), keystore_password=TRUST), "0 private keys"),
         (keys(keystore_location=here["pem"], keystore_password=STORE), "set ssl.keystore.type=PEM"),
         (keys(keystore_location=here["text"], keystore_password=STORE), "neither JKS nor PKCS12 nor PEM"),
-        (pem | keys(keystore_location=jks), "is no PEM"),
+        (pem | keys(keystore_location=jks), "is not PEM"),
         (keys(keystore_location="/no/such/file", keystore_password=STORE), "No such file"),
         (keys(keystore_location=str(directory), keystore_password=STORE), "Is a directory"),
         (

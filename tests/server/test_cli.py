@@ -17,10 +17,13 @@ import pytest
 
 import odradek
 from odradek import __version__
+from odradek.client.cluster import Cluster
+from odradek.client.settings import ClientSettings
 from odradek.commands import main as cli
 from odradek.server.process.log_output import log_to_stderr
 from odradek.wire.frames import request_frame
 from odradek.wire.messages import create_topics, describe_groups, fetch, find_coordinator, join_group
+from tests.client.topics import create_topic, produce
 from tests.config.config_sources import KAFKAS_OWN_FILE
 from tests.raw_client import RawClient
 from tests.server.scrape import until
@@ -115,6 +118,55 @@ def test_a_broker_says_that_it_is_ready_answers_and_stops_cleanly(serve, tmp_pat
     assert (tmp_path / "kept" / "meta.properties").exists()
 
 
+def test_a_start_says_how_the_last_run_ended(serve):
+    process, ready = serve("--listen", "127.0.0.1:0", "--data-dir", "kept")
+    with Cluster(ClientSettings(f"127.0.0.1:{ready[3]}")) as cluster:
+        create_topic(cluster, 3, "t")
+        produce(cluster, "t", 1, [b"v"] * 3)
+    told = stop(process)[1]
+    assert "clean stop" not in told, "there was none"
+    assert told.endswith(" INFO stopped cleanly\n")
+    process, ready = serve("--listen", "127.0.0.1:0", "--data-dir", "kept")
+    with Cluster(ClientSettings(f"127.0.0.1:{ready[3]}")) as cluster:
+        produce(cluster, "t", 1, [b"v"] * 3)
+    told = stop(process, signal.SIGKILL)[1]
+    assert " INFO after a clean stop: 3 partitions\n" in told
+    assert "stopped cleanly" not in told
+    process, ready = serve("--listen", "127.0.0.1:0", "--data-dir", "kept")
+    assert " INFO after an unclean stop: 1 partition recovered, 0 bytes cut\n" in stop(process)[1]
+
+
+def test_a_start_says_how_many_bytes_it_cut(serve, tmp_path):
+    process, ready = serve("--listen", "127.0.0.1:0", "--data-dir", "kept")
+    with Cluster(ClientSettings(f"127.0.0.1:{ready[3]}")) as cluster:
+        create_topic(cluster, 1, "t")
+        produce(cluster, "t", 0, [b"v"] * 3)
+    stop(process, signal.SIGKILL)
+    with open(tmp_path / "kept" / "t-0" / ("0" * 20 + ".log"), "ab") as file:
+        file.write(bytes(17))
+    process, ready = serve("--listen", "127.0.0.1:0", "--data-dir", "kept")
+    assert " INFO after an unclean stop: 1 partition recovered, 17 bytes cut\n" in stop(process)[1]
+
+
+@pytest.mark.parametrize(
+    ("listener", "level"), [("PLAINTEXT://127.0.0.1:0", "INFO"), ("PLAINTEXT://0.0.0.0:0", "WARNING")]
+)
+def test_a_broker_without_security_says_so(serve, listener, level):
+    process, ready = serve("--set", f"listeners={listener}")
+    (line,) = (one for one in stop(process)[1].splitlines() if "everybody" in one)
+    host = listener.removeprefix("PLAINTEXT://").removesuffix(":0")
+    assert line.endswith(
+        f" {level} no login and no ACLs: everybody who can connect to PLAINTEXT ({host}:{ready[3]}) may do "
+        "everything (docs/security.md)"
+    )
+
+
+def test_with_an_authorizer_nobody_may_do_everything(serve):
+    name = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    process, _ = serve("--listen", "127.0.0.1:0", "--set", f"authorizer.class.name={name}")
+    assert "everybody" not in stop(process)[1]
+
+
 def test_a_broker_stops_cleanly_while_clients_wait(serve, tmp_path):
     """One waits for records, another for members of its group to come, both longer than the stop may take."""
     process, ready = serve(
@@ -138,7 +190,9 @@ def test_a_broker_stops_cleanly_while_clients_wait(serve, tmp_path):
     assert reading.receive_frame()
     assert not select.select([reading.socket, joining.socket], [], [], 0)[0], "nobody has to wait"
 
-    assert stop(process) == (0, "")
+    status, told = stop(process)
+    assert status == 0
+    assert told.endswith("INFO stopped cleanly\n")
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     for client in clients:
         client.read_to_end()
@@ -156,7 +210,9 @@ def test_a_second_ctrl_c_does_not_spoil_the_stop_that_is_under_way(serve, tmp_pa
         with contextlib.suppress(ConnectionError):
             while time.monotonic() < deadline:
                 answer_or_refusal(port)
-        assert stop(process, signal.SIGINT) == (0, "")
+        status, told = stop(process, signal.SIGINT)
+        assert status == 0
+        assert told.endswith("INFO stopped cleanly\n")
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
@@ -182,6 +238,7 @@ def full_disk():
 def test_a_broker_whose_ready_line_nobody_reads_serves(tmp_path, output, told):
     address = tmp_path / "address"
     command = [sys.executable, "-m", "odradek", "serve", "--listen", "127.0.0.1:0", "--data-dir", "data"]
+    command += ["--log-level", "warning"]
     with output() as stdout:
         process = subprocess.Popen(
             command,

@@ -669,7 +669,7 @@ def test_what_waits_in_large_requests_is_bounded(play, monkeypatch):
 
 def test_a_client_that_is_not_read_and_never_answered_goes_with_the_idle_time(play, monkeypatch, caplog):
     """Its end would not be seen: with polls of a month it would stay for a month."""
-    monkeypatch.setattr(_pipeline, "WAITING_ANSWERS_MAX", 3)
+    monkeypatch.setattr(_pipeline, "WAITING_RESPONSES_MAX", 3)
 
     async def story(stage_):
         held, closing = await stage_.client(), await stage_.client()
@@ -1184,7 +1184,7 @@ def test_what_nobody_will_take_is_not_made(play, leaves, caplog):
 
 
 def test_answers_that_pile_up_stop_the_reading_and_all_are_sent_in_the_end(play, monkeypatch):
-    monkeypatch.setattr(_pipeline, "WAITING_ANSWERS_MAX", 20)
+    monkeypatch.setattr(_pipeline, "WAITING_RESPONSES_MAX", 20)
 
     async def story(stage_):
         client, waiting = await stage_.client(), stage_.broker.waiting

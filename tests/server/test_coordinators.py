@@ -68,7 +68,7 @@ class Node:
             searches=None,
             create_topic=lambda name, then: None,
         )
-        self.coordinators.transactions.remote = self.remote
+        self.coordinators.remote_transactions = self.remote
         self.by_topic = {
             OFFSETS_TOPIC: self.coordinators.groups,
             TRANSACTIONS_TOPIC: self.coordinators.transactions,
@@ -92,7 +92,7 @@ class Node:
         coordinator = self.by_topic[topic]
         if not coordinator.is_made:
             return None
-        return [index for index, one in coordinator.made().partitions.items() if one.machine is not None]
+        return [index for index, one in coordinator().partitions.items() if one.machine is not None]
 
 
 def play(story):

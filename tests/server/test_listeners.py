@@ -85,7 +85,7 @@ def test_a_machine_without_ipv4_serves_the_other_family(bind, monkeypatch, host)
 
 def test_an_ipv6_address_where_there_is_no_ipv6_is_one_sentence(bind, monkeypatch):
     lack(monkeypatch, socket.AF_INET6, errno.EADDRNOTAVAIL)
-    with pytest.raises(ConfigError, match=r"'::1' .* is no address of this machine"):
+    with pytest.raises(ConfigError, match=r"'::1' .* is not an address here"):
         bind("::1")
 
 
@@ -109,7 +109,7 @@ def test_a_taken_port_is_one_sentence_that_names_it(bind):
 
 
 def test_an_address_of_another_machine_is_one_sentence(bind):
-    with pytest.raises(ConfigError, match="is no address of this machine"):
+    with pytest.raises(ConfigError, match="is not an address here"):
         bind("192.0.2.1")
 
 

@@ -99,7 +99,7 @@ async def send(server, topic):
 def test_settings_of_groups_count_at_once_and_after_a_restart(tmp_path):
     async def first():
         async with running(tmp_path, group_consumer_migration_policy="Upgrade") as server:
-            server.coordinators.groups.made()
+            server.coordinators.groups()
             settings = server.coordinators.settings_of_groups(server.cluster_view)
             assert settings.group_consumer_migration_policy == "upgrade"
             assert await alter(server, GROUP, "g", consumer_session_timeout_ms="50000") == "NONE"

@@ -22,6 +22,7 @@ from odradek.client.group_offsets import commit
 from odradek.client.settings import ClientSettings
 from odradek.config.broker_config import ConfigError, load
 from odradek.embedding.free_port import free_port
+from odradek.server.coordination.coordinators import Lazy
 from odradek.server.metrics import endpoint
 from odradek.server.metrics.details import reasons_not_ready
 from odradek.server.metrics.exposition import label_text, pieces
@@ -458,9 +459,10 @@ def observed(*, failed=0, groups=None, transactions=None, fenced=False):
     """A broker, as far as readiness is concerned; `groups` and `transactions`: whether they are loading."""
 
     def part(is_loading):
-        return SimpleNamespace(
-            is_made=is_loading is not None, made=lambda: SimpleNamespace(is_loading=is_loading)
-        )
+        coordinator = Lazy(lambda: SimpleNamespace(is_loading=is_loading))
+        if is_loading is not None:
+            coordinator()
+        return coordinator
 
     directories = ["one", "two"]
     return SimpleNamespace(

@@ -194,19 +194,12 @@ class Recording:
         self.asked, self.told = [], frozenset(refused)
 
     def refused(self, connection, needs, request):
-        return self.refused_of(connection, access.resources(needs, request))
+        return self.hidden(connection, access.resources(needs, request))
 
-    def refused_of(self, connection, resources):
-        self.asked.append((connection.principal, connection.peer_host, resources))
-        return self.told & frozenset(resources)
-
-    left_out = refused_of
-
-    def is_known_to_allow(self, connection, operation, resource_type, names):
-        return False
-
-    def may_on_any(self, connection, operation, resource_type):
-        return True
+    def hidden(self, connection, resources):
+        wanted = [(*kind, name) for kind, names in resources.items() for name in names]
+        self.asked.append((connection.principal, connection.peer_host, wanted))
+        return self.told & frozenset(wanted)
 
 
 READ_GROUP = (Need(Operation.READ, ResourceType.GROUP, lambda request: (request.group_id,)),)

@@ -81,7 +81,7 @@ class Slow:
 class Versions:
     """Answers with the version, and refuses with the code."""
 
-    def answer(self, header, frame, position):
+    def respond(self, header, frame, position):
         if header.api_version > 4:
             return b"unknown version", False
         if header.api_version == 4:

@@ -539,7 +539,7 @@ def is_closed_under(client, frames):
 
 def test_answers_that_nobody_reads_are_bounded(broker):
     unknown = struct.pack(">ihhihb", 11, 18, 99, 7, -1, 0)
-    with RawClient(broker.port, timeout_s=PATIENCE_S, receive_buffer_bytes=4096) as client:
+    with RawClient(broker.port, timeout_s=PATIENCE_S, receive_buffer_bytes=65_536) as client:
         assert is_closed_under(client, unknown * 1000)
     assert survives(broker)
 

@@ -110,7 +110,7 @@ class World:
         self.view = view_of(HERE)
         self.persister = SharePersister(
             node_id=HERE,
-            shares=self.shares,
+            shares=lambda: self.shares,
             current_view=lambda: self.view,
             timers=self.timers,
             create_topic=self.creations.append,

@@ -193,13 +193,13 @@ def test_the_states_of_a_deleted_topic_are_forgotten(tmp_path):
             client.close()
 
             def kept():
-                partitions = coordinators(server).shares.made().partitions.values()
+                partitions = coordinators(server).shares().partitions.values()
                 return {key for one in partitions if one.machine for key in one.machine.states}
 
             await until(lambda: kept() == {keys[1]})
         async with running(tmp_path) as server:
             await until(lambda: coordinators(server).shares.is_made)
-            await until(lambda: not coordinators(server).shares.made().is_loading)
+            await until(lambda: not coordinators(server).shares().is_loading)
             assert kept() == {keys[1]}
 
     asyncio.run(act())

@@ -353,9 +353,9 @@ def test_a_path_that_became_a_pipe_stops_nobody_who_serves(
     assert (listener.certificate(), outgoing()) == (first, before)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(KafkaError, match="is no regular file"):
+    with pytest.raises(KafkaError, match="is not a regular file"):
         listener.alter(keystore_location=str(pipe))
-    assert len([one for one in caplog.records if "is no regular file" in one.getMessage()]) == 2
+    assert len([one for one in caplog.records if "is not a regular file" in one.getMessage()]) == 2
 
 
 def test_a_mount_that_hangs_is_asked_once_and_in_a_thread(

@@ -496,7 +496,7 @@ def test_failures_of_one_address_are_told_once_and_then_counted_once_a_minute(
         Ends(listener, authority.client_context()).deliver(b"GET /")
     assert listener.failed_count == 1000
     assert len(caplog.records) == 1
-    assert "192.0.2.7: this is no TLS" in caplog.records[0].getMessage()
+    assert "192.0.2.7: this is not TLS" in caplog.records[0].getMessage()
     now[0] = 60_000
     listener.sweep()
     listener.sweep()

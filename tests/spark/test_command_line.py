@@ -1,15 +1,14 @@
 """`odradek spark` as far as it goes without Spark."""
 
-import argparse
 import subprocess
 import sys
 import textwrap
 
 import pytest
 
+from odradek.client.client_error import ClientError
 from odradek.commands import main as cli
 from odradek.spark import cli as spark_cli
-from odradek.spark.jobs.errors import JobError
 from odradek.spark.jobs.topics import Topics, options_of_other
 
 
@@ -26,7 +25,9 @@ def test_help_has_examples_and_fits_a_terminal(capsys, monkeypatch, job):
 
 
 def test_without_a_job_the_usage_is_shown(capsys):
-    assert cli.main(["spark"]) == 2
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["spark"])
+    assert ended.value.code == 2
     assert "archive" in capsys.readouterr().err
 
 
@@ -44,7 +45,7 @@ def test_without_pyspark_one_sentence_says_what_to_install():
         found = importlib.util.find_spec
         importlib.util.find_spec = lambda name, *a: None if name == "pyspark" else found(name, *a)
         from odradek.commands.main import main
-        sys.exit(main(["spark", "verify", "--bootstrap-servers", "b:1", "--topic", "t", "--table", "d"]))
+        sys.exit(main(["spark", "verify", "-b", "b:1", "--topic", "t", "--table", "d"]))
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
@@ -95,11 +96,37 @@ def test_the_file_for_spark_submit_is_the_command_line_and_hides_no_module_of_ot
 
 
 def parsed(*words):
-    parser, _ = spark_cli.make_parser(argparse.HelpFormatter)
-    return parser.parse_args(words)
+    options = spark_cli.make_parser()[0].parse_args(words)
+    spark_cli.name_brokers(options)
+    return options
 
 
-LEAST = ("--bootstrap-servers", "a:1", "--topic", "t")
+LEAST = ("-b", "a:1", "--topic", "t")
+
+
+@pytest.fixture(autouse=True)
+def no_profile(monkeypatch, tmp_path):
+    """The configuration of whoever runs the tests says nothing here."""
+    monkeypatch.setenv("ODRADEK_CONFIG", str(tmp_path / "none.toml"))
+    monkeypatch.delenv("ODRADEK_BOOTSTRAP_SERVERS", raising=False)
+
+
+def test_brokers_are_named_as_for_all_commands(monkeypatch, tmp_path):
+    profiles = tmp_path / "config.toml"
+    profiles.write_text(
+        'profile = "test"\n[profiles.test]\nbootstrap.servers = "profile:1"\nclient.id = "me"\n'
+    )
+    assert parsed("profile", "--topic", "t").bootstrap_servers == "localhost:9092"
+    monkeypatch.setenv("ODRADEK_CONFIG", str(profiles))
+    options = parsed("profile", "--topic", "t", "--timeout", "2")
+    assert options.bootstrap_servers == "profile:1"
+    assert spark_cli.kafka_options(options) == {
+        "kafka.client.id": "me",
+        "kafka.default.api.timeout.ms": "2000",
+    }
+    monkeypatch.setenv("ODRADEK_BOOTSTRAP_SERVERS", "environment:1")
+    assert parsed("profile", "--topic", "t").bootstrap_servers == "environment:1"
+    assert parsed("profile", *LEAST).bootstrap_servers == "a:1"
 
 
 def test_the_file_of_kafkas_tools_comes_before_single_options(tmp_path):
@@ -118,7 +145,7 @@ def test_the_file_of_kafkas_tools_comes_before_single_options(tmp_path):
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(JobError, match=r"--command-config .*nowhere cannot be read"):
+    with pytest.raises(ClientError, match=r"--command-config .*nowhere cannot be read"):
         spark_cli.kafka_options(parsed("profile", *LEAST, "--command-config", str(tmp_path / "nowhere")))
 
 

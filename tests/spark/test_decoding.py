@@ -126,7 +126,10 @@ def test_an_empty_path_in_the_frame_is_the_first_message():
         ({"framing": "glue"}, "framing 'glue' is none: it is none or confluent"),
         ({"value": "avro"}, "value json or avro needs a schema"),
         ({"schema": "id BIGINT"}, "a schema needs one of these values"),
-        ({"value": "avro", "schema": "id BIGINT"}, "the schema 'id BIGINT' is no Avro schema, which is JSON"),
+        (
+            {"value": "avro", "schema": "id BIGINT"},
+            "the schema 'id BIGINT' is not an Avro schema, which is JSON",
+        ),
         ({"value": "protobuf", "descriptor": b""}, "value protobuf needs a descriptor and the name"),
         ({"message": "m"}, "value protobuf needs a descriptor and the name"),
         ({"keep_raw": True}, "are for values that are decoded"),

@@ -284,5 +284,5 @@ def test_what_is_no_marker_is_refused():
     assert Marker.from_json(marker.to_json()) == marker
     broken = json.dumps({"epoch": 1, "written": [{"run": "", "rows": 2, "checksum": "x", "sample": ""}]})
     for text in ("", "{}", "[]", broken):
-        with pytest.raises(MarkerError, match="is no marker of format odradek"):
+        with pytest.raises(MarkerError, match="is not a marker of format odradek"):
             Marker.from_json(text)

@@ -41,7 +41,7 @@ def test_text_has_figures_tables_and_differences_in_columns():
         "          0  1,000  00ff",
         "          1      2  -",
     ]
-    assert "  … and 10 more (--report json and html have all)" in lines
+    assert "  … and 10 more (--output json and html have all)" in lines
     assert lines[-2:] == ["first differences", "  partition 0, offset 7: value is '<x>' in a"]
 
 

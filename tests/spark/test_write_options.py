@@ -71,7 +71,7 @@ def test_what_spark_hands_to_every_stream_is_left_alone():
         ({"topic": " "}, "topic is empty: give it a name, or remove it"),
         ({"is_stream": True, "writeId": "x"}, "a stream is exactly once without it, by its checkpoint"),
         ({"kafka__security__protocol": "TLS"}, "has to be one of PLAINTEXT, SSL"),
-        ({"tpoic": "x"}, "does not take the option tpoic; remove it or correct its name"),
+        ({"tpoic": "x"}, "does not take the option tpoic; did you mean topic?"),
     ],
 )
 def test_what_cannot_be_taken_is_one_sentence(options, sentence):

@@ -1,6 +1,5 @@
 """What is said of suites that were run."""
 
-import json
 import pathlib
 import sys
 
@@ -124,14 +123,16 @@ def test_ci_leaves_nothing_out(monkeypatch, capsys):
 
 
 FAILS_FIRST = """
-import pathlib, pytest
+import pathlib
 
-@pytest.mark.parametrize("name", {names})
-def test_it(name, request):
-    mark = pathlib.Path(__file__).with_name(f"{{request.node.callspec.id}}.mark")
+def test_it():
+    mark = pathlib.Path(__file__).with_name("mark")
     there = mark.exists()
     mark.touch()
     assert there, "the first try"
+
+def test_steady():
+    pass
 """
 
 
@@ -143,8 +144,6 @@ def suite_of(monkeypatch, tmp_path):
     (tmp_path / "tools").symlink_to(environment.CHECKOUT / "tools")
     monkeypatch.setattr(environment, "CHECKOUT", tmp_path)
     monkeypatch.setattr(environment, "venv", lambda _: pathlib.Path(sys.prefix))
-    monkeypatch.setattr(suites, "LAST_FAILED", tmp_path / ".pytest_cache/v/cache/lastfailed")
-    monkeypatch.setattr(suites, "NIGHTLY", False)
 
     def suite(content, *options):
         (tmp_path / "test_some.py").write_text(content)
@@ -153,45 +152,14 @@ def suite_of(monkeypatch, tmp_path):
     return suite
 
 
-def test_a_test_that_fails_by_chance_gets_a_second_try_and_is_told(suite_of, capfd):
-    steady = "\ndef test_steady():\n    pass\n"
-    two_workers = ("-p", "xdist.plugin", "-n", "2", "--dist", "loadfile")
-    suite_of(FAILS_FIRST.format(names=["a", "b c"]) + steady, *two_workers)
-    assert suites.main(["soak"]) == 0
-    said = capfd.readouterr().out
-    assert "2 failed, 1 passed" in said
-    assert "2 passed" in said
-    assert "\n-- soak: test_some::test_it[a]" in said
-    assert "the first try" in said
-    assert "\nsoak                    unsteady" in said
-    assert said.splitlines()[-2:] == [
-        f"unsteady: soak: test_some.py::test_it[{name}] failed, and passed at its second try"
-        for name in ("a", "b c")
-    ]
-
-
-def test_a_test_that_fails_twice_fails_its_suite(suite_of, capfd):
-    suite_of(FAILS_FIRST.format(names=["a"]).replace("assert there", "assert False"))
+def test_a_test_that_fails_by_chance_fails_its_suite_and_is_told_again_at_the_end(suite_of, capfd):
+    suite_of(FAILS_FIRST)
     assert suites.main(["soak"]) == 1
     said = capfd.readouterr().out
-    assert said.count("1 failed") == 2
+    assert said.count("1 failed, 1 passed") == 1
+    assert "\n-- soak: test_some::test_it" in said
+    assert "the first try" in said
     assert "\nsoak                    FAILED" in said
-
-
-def test_there_is_a_second_try_for_a_few_by_day_where_programs_of_others_run(monkeypatch, tmp_path):
-    monkeypatch.setattr(suites, "LAST_FAILED", tmp_path / "lastfailed")
-    monkeypatch.setattr(suites, "NIGHTLY", False)
-    few = [f"test_some.py::test_it[{number}]" for number in range(suites.SECOND_TRIES_MAX)]
-    command = suites.pytest("test_some.py")
-    assert suites.second_tries(Suite([command]), command) == [], "nothing failed"
-    suites.LAST_FAILED.write_text(json.dumps(dict.fromkeys([*few, "one_more"], True)))
-    assert suites.second_tries(Suite([command]), command) == [], "too many"
-    suites.LAST_FAILED.write_text(json.dumps(dict.fromkeys(few, True)))
-    assert suites.second_tries(Suite([command]), command) == few
-    assert suites.second_tries(Suite([command], ours_alone=True), command) == []
-    assert suites.second_tries(Suite([command]), ["python", "-m", "mypy"]) == []
-    monkeypatch.setattr(suites, "NIGHTLY", True)
-    assert suites.second_tries(Suite([command]), command) == []
 
 
 GROUPED = """

@@ -74,7 +74,7 @@ def decode_subscription(buffer: Buffer) -> ConsumerProtocolSubscription:
 
 
 def decode_assignment(buffer: Buffer) -> ConsumerProtocolAssignment:
-    """The partitions of a member of a consumer group, from its SyncGroup answer."""
+    """The partitions of a member of a consumer group, from its SyncGroup response."""
     return _decode(ConsumerProtocolAssignment, buffer)
 
 

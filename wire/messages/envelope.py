@@ -19,7 +19,8 @@ class EnvelopeRequest(Message, api_key=58, versions=(0, 0), flexible_since=0):
 @dataclass(slots=True, kw_only=True)
 class EnvelopeResponse(Message, api_key=58, versions=(0, 0), flexible_since=0):
     response_data: Buffer | None = on_wire(BYTES, default=None, nullable=ALL)
-    """The controller's answer to the client: header and body; null after an error of the envelope itself."""
+    """The controller's response to the client: header and body; null after an error of the envelope
+    itself."""
     error_code: int = on_wire(INT16)
     """Error code of the envelope, such as NOT_CONTROLLER; 0 for none."""
 

@@ -20,11 +20,11 @@ AnyGroup = TypeVar("AnyGroup", bound=EpochGroup[Any, Any])
 
 
 class MemberChange(Generic[AnyGroup]):
-    """What one command changes about the member `member_id`, who may be new (`member` is None)."""
+    """Changes that one command makes to the member `member_id`, who may be new (`member` is None)."""
 
     def __init__(self, group: AnyGroup, member: EpochMember[Any, Any] | None, member_id: str) -> None:
         self.group = group
-        """As it was before; a new one is in no machine yet."""
+        """The group as it was before; a new one is in no machine yet."""
         self.member_id = member_id
         self.is_new = member is None
         known = group.new_member(member_id) if member is None else member
@@ -76,7 +76,7 @@ class MemberChange(Generic[AnyGroup]):
 def target_records(
     group: EpochGroup[Any, Any], targets: Mapping[str, Any], epoch: int, now_ms: int
 ) -> list[GroupRecord]:
-    """What is new in a target assignment, and its epoch."""
+    """Records of the news in a target assignment, and its epoch."""
     changed = []
     for member_id, target in targets.items():
         known = group.targets.get(member_id)

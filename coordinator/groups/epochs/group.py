@@ -31,7 +31,7 @@ NO_EPOCHS: Mapping[int, int] = {}
 
 
 class Current(Protocol):
-    """What a member has, and how far it has come."""
+    """Assignment of a member, and how far it has come."""
 
     @property
     def member_epoch(self) -> int: ...
@@ -135,7 +135,7 @@ class EpochGroup(Generic[AnyMember, Target]):
         return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """As for a commit; an administrator names no member."""
+        """Check a fetch as a commit; an administrator names no member."""
         if member_id is None and member_epoch < 0:
             return NONE
         member = self.members.get(member_id or "")

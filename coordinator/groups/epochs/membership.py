@@ -72,7 +72,7 @@ class EpochMembership(Generic[AnyGroup, AnyMember, AnyChange]):
 
     # Heartbeat
 
-    def beat(self, asked: Asked[Any, Any], now_ms: int) -> Any:
+    def quick_heartbeat(self, asked: Asked[Any, Any], now_ms: int) -> Any:
         """The response to a heartbeat that moves a deadline and nothing else, as most do; None, and nothing
         done, where `heartbeat` has to judge it."""
         request = asked.request
@@ -98,7 +98,7 @@ class EpochMembership(Generic[AnyGroup, AnyMember, AnyChange]):
         return response
 
     def heartbeat(self, asked: Asked[Any, Any], now_ms: int, out: list[Effect]) -> None:
-        known = self.beat(asked, now_ms)
+        known = self.quick_heartbeat(asked, now_ms)
         try:
             if known is not None:
                 response = self._accepted(asked.request, known.heartbeat_interval_ms)
@@ -351,7 +351,7 @@ class EpochMembership(Generic[AnyGroup, AnyMember, AnyChange]):
         return False
 
     def _owned(self, request: Any) -> Any:
-        """What the member says that it has; None: as before."""
+        """Parts that the member reports to have; None: as before."""
         return None
 
     def _has_no_more(self, current: Any, owned: Any) -> bool:
@@ -367,7 +367,7 @@ class EpochMembership(Generic[AnyGroup, AnyMember, AnyChange]):
         raise NotImplementedError
 
     def _next_step(self, change: AnyChange, owned: Any) -> Any:
-        """What the member has next. FENCED_MEMBER_EPOCH."""
+        """The next step of the member. FENCED_MEMBER_EPOCH."""
         raise NotImplementedError
 
     def _complete(self, change: AnyChange, now_ms: int) -> None:

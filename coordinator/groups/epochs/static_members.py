@@ -86,7 +86,7 @@ class StaticMembership(EpochMembership[AnyStaticGroup, AnyMember, AnyChange]):
         raise NotImplementedError
 
     def _while_away(self, member: AnyMember) -> Any:
-        """What a member that leaves for a while has: all that it had, without epochs."""
+        """The assignment of a member that leaves for a while: all that it had, without epochs."""
         raise NotImplementedError
 
 

@@ -35,7 +35,7 @@ class Reader(NamedTuple):
     topics: Collection[bytes]
     """Ids of the topics that it subscribes to."""
     target: Partitions
-    """What it was to have so far."""
+    """Target of the member so far."""
 
 
 def assign_partitions(
@@ -67,7 +67,7 @@ def _places(topic_ids: Iterable[bytes], assignable: Mapping[bytes, Collection[in
 def _share_out(
     member_ids: Sequence[str], places: Sequence[_Place], readers: Mapping[str, Reader]
 ) -> dict[str, set[_Place]]:
-    """Of members that all may have every one of these partitions."""
+    """Targets of members that all may have every one of these partitions."""
     count = len(member_ids)
     shares: dict[str, set[_Place]] = {member_id: set() for member_id in member_ids}
     if not places:
@@ -103,7 +103,7 @@ def _keep(
     holders: Mapping[_Place, set[str]],
     share: set[_Place],
 ) -> None:
-    """What a member may keep of what it has."""
+    """Partitions that a member has and may keep."""
     for topic_id in sorted(target):
         for index in sorted(target[topic_id]):
             having = holders.get((topic_id, index))

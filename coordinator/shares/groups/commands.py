@@ -1,4 +1,4 @@
-"""What a share group (KIP-932) asks the share coordinator, and the commands that bring the answers."""
+"""Requests of a share group (KIP-932) to the share coordinator, and the commands that bring the responses."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from odradek.wire.messages import delete_share_group_offsets as delete
 
 @dataclass(slots=True)
 class StatesInitialized(Command):
-    """What has become of an `InitializeStates`."""
+    """Result of an `InitializeStates`."""
 
     group_id: str
     asked_at_ms: int
-    """When that was; the answer to an earlier trial counts no more."""
+    """When that was; the response to an earlier trial counts no more."""
     response: alter.AlterShareGroupOffsetsResponse | None = None
     """The response for the ticket, if nothing was refused; None: a heartbeat began it, and nobody waits."""
     results: Results = field(default_factory=dict)
@@ -34,7 +34,7 @@ class InitializeStates(Asking):
 
 @dataclass(slots=True)
 class StatesDeleted(Command):
-    """What has become of a `DeleteStates`."""
+    """Result of a `DeleteStates`."""
 
     group_id: str
     asked_at_ms: int

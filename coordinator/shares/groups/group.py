@@ -39,11 +39,11 @@ STABLE = 0
 NO_METADATA = ShareGroupMemberMetadataValue(
     rack_id=None, client_id="", client_host="", subscribed_topic_names=[]
 )
-"""Of a member whose record has not been read yet."""
+"""Metadata of a member whose record has not been read yet."""
 
 
 class MemberAssignment(NamedTuple):
-    """What a member has."""
+    """Assignment of a member."""
 
     member_epoch: int = 0
     previous_member_epoch: int = -1
@@ -85,7 +85,7 @@ class ShareGroup(EpochGroup[ShareMember, Partitions]):
     group_type: ClassVar[TypeOfGroup] = SHARE
     protocol_type: ClassVar[str] = "share"
     may_expire: ClassVar[bool] = False
-    """It stays until it is deleted, since its states would stay behind."""
+    """The group stays until it is deleted, since its states would stay behind."""
     offsets_may_expire: ClassVar[bool] = False
     no_target = NO_PARTITIONS
 
@@ -112,7 +112,7 @@ class ShareGroup(EpochGroup[ShareMember, Partitions]):
         return "Stable" if self.members else "Empty"
 
     def check_commit(self, request: CommitRequest, generation: int, version: int | None) -> ErrorCode:
-        """It has no offsets of that kind."""
+        """Refuse: the group has no offsets of that kind."""
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:

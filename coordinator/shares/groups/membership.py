@@ -3,7 +3,7 @@
 A member gets its target at once, since nobody has to give a partition up before another may have it. Topics
 are assigned as far as their partitions have a state: the last step of a heartbeat asks the share coordinator
 for the states that are missing (`partition_states.py`). Who waits for the share coordinator has a ticket in
-the `Asking` and in the command that brings its answer, so there is none here.
+the `Asking` and in the command that brings its response, so there is none here.
 
 Source: GroupMetadataManager.java of Kafka 4.3.
 """
@@ -66,7 +66,7 @@ AskedAlter = Asked[alter.AlterShareGroupOffsetsRequest, alter.AlterShareGroupOff
 AskedDelete = Asked[delete.DeleteShareGroupOffsetsRequest, delete.DeleteShareGroupOffsetsResponse]
 SESSION = "share-session"
 TIMERS = (SESSION,)
-"""What timers are for: the first part of their keys, before the group and the member."""
+"""Purposes of timers: the first part of their keys, before the group and the member."""
 
 
 class ShareChange(MemberChange[ShareGroup]):
@@ -220,7 +220,7 @@ class ShareMembership(EpochMembership[ShareGroup, ShareMember, ShareChange]):
     # Start, and what is told
 
     def start(self, group: ShareGroup, now_ms: int, out: list[Effect]) -> None:
-        """What was asked of the share coordinator may be on its way still."""
+        """Requests to the share coordinator may be on their way still."""
         group.asked_at_ms = dict.fromkeys(group.states.initializing, now_ms)
         group.deletion_asked_at_ms = dict.fromkeys(group.states.deleting, now_ms)
         super().start(group, now_ms, out)
@@ -431,7 +431,7 @@ def _updated(metadata: ShareGroupMemberMetadataValue, asked: AskedHeartbeat) -> 
 
 
 def _topic_ids(metadata: ShareGroupMemberMetadataValue, view: ClusterView) -> frozenset[bytes]:
-    """Of the topics that a member subscribes to and that exist."""
+    """Ids of the topics that exist and that a member subscribes to."""
     topics = view.topics
     return frozenset(topics[name].topic_id for name in metadata.subscribed_topic_names if name in topics)
 

@@ -115,9 +115,9 @@ class RemoveTopics:
 
 
 class _Question(NamedTuple):
-    """A kind of request: `answer(key, partition of the request, now_ms, out)` gives the result."""
+    """A kind of request: `carry_out(key, partition of the request, now_ms, out)` gives the result."""
 
-    answer: Callable[[SharePartitionKey, Any, int, list[Effect]], Any]
+    carry_out: Callable[[SharePartitionKey, Any, int, list[Effect]], Any]
     response: type
     topic: type
     result: type
@@ -188,7 +188,7 @@ class ShareMachine:
         question = self._questions[command.request.__class__]
         key, asked = partition_in(command.request)
         try:
-            result = question.answer(key, asked, now_ms, out)
+            result = question.carry_out(key, asked, now_ms, out)
         except KafkaError as error:
             result = question.result(
                 partition=key.partition, error_code=error.code, error_message=error.message

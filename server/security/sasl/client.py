@@ -37,10 +37,10 @@ class PeerLogin:
         login = SaslLogin(self._credentials, secrets.token_urlsafe())
         loop = asyncio.get_running_loop()
         while (request := login.request) is not None:
-            answer = await peer.ask_now(request, login.version)
+            response = await peer.ask_now(request, login.version)
             try:
                 # SCRAM hashes for some milliseconds.
-                await loop.run_in_executor(None, login.take, answer)
+                await loop.run_in_executor(None, login.take, response)
             except SaslRefused as error:
                 raise PeerLost(f"{peer.name} {error}") from None
         return login.lifetime_ms

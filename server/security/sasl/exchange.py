@@ -6,7 +6,7 @@ table of what may come in which state. With a session that ends, the client goes
 handshake on (KIP-368): `begin_again`.
 
 The machine has no clock and no socket: `receive` returns what to do. A failure is answered after a delay, so
-that guessing is slow; the answer and the end of the connection are one decision, `Close`. A credential ends
+that guessing is slow; the response and the end of the connection are one decision, `Close`. A credential ends
 at a time of day, a session after a time from now on: a clock that is set changes no session.
 
 Sources: SaslServerAuthenticator and KafkaChannel of Kafka 4.3, and the differential test, which compares each
@@ -98,13 +98,14 @@ Effect = Send | Authenticated | Close | Compute
 
 
 class Versions(Protocol):
-    """The answers that the exchange does not make itself."""
+    """The responses that the exchange does not make itself."""
 
-    def answer(self, header: RequestHeader, frame: bytes, position: int) -> tuple[bytes, bool]:
-        """The answer to ApiVersions, and whether it is one without an error. MalformedMessage: none."""
+    def respond(self, header: RequestHeader, frame: bytes, position: int) -> tuple[bytes, bool]:
+        """The response to ApiVersions, and whether it is one without an error. MalformedMessage: none."""
 
     def refusal(self, header: RequestHeader, frame: bytes, position: int, code: ErrorCode) -> bytes | None:
-        """The answer that refuses any request; None if there is none. MalformedMessage: it makes no sense."""
+        """The response that refuses any request; None if there is none. MalformedMessage: it makes no
+        sense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +183,13 @@ class Exchange:
 
     # The actions
 
-    def _answer_versions(self, header: RequestHeader, frame: bytes, position: int, now_ms: int) -> Effect:
-        answer, is_accepted = self._versions.answer(header, frame, position)
+    def _respond_with_versions(
+        self, header: RequestHeader, frame: bytes, position: int, now_ms: int
+    ) -> Effect:
+        response, is_accepted = self._versions.respond(header, frame, position)
         if is_accepted:
             self.state = State.HANDSHAKE
-        return Send(answer)
+        return Send(response)
 
     def _handshake(self, header: RequestHeader, frame: bytes, position: int, now_ms: int) -> Effect:
         request = decoded(SaslHandshakeRequest, header, frame, position)
@@ -307,7 +310,7 @@ class Exchange:
 
 
 _ACTIONS: Final[Mapping[State, Mapping[int, Action]]] = {
-    State.FIRST: {API_VERSIONS: Exchange._answer_versions, SASL_HANDSHAKE: Exchange._handshake},
+    State.FIRST: {API_VERSIONS: Exchange._respond_with_versions, SASL_HANDSHAKE: Exchange._handshake},
     State.HANDSHAKE: {SASL_HANDSHAKE: Exchange._handshake},
     State.AUTHENTICATE: {SASL_AUTHENTICATE: Exchange._authenticate},
 }

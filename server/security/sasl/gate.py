@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
     from odradek.wire.work import Work
 
-UNREAD_ANSWERS_BYTES_MAX = 65_536
-"""Answers that a client does not read, such as those to ApiVersions of unknown versions."""
+UNREAD_RESPONSES_BYTES_MAX = 65_536
+"""Responses that a client does not read, such as those to ApiVersions of unknown versions."""
 COMPUTATIONS_MAX = 1_000
 """Authentications that wait for a worker thread."""
-ANSWER_READ_MS = 50
-"""From the answer of a failure to the end: kafka-python forgets what it reads together with the end."""
+RESPONSE_READ_MS = 50
+"""From the response of a failure to the end: kafka-python forgets what it reads together with the end."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class Gate:
         self._listener.unauthenticated.expired += 1
 
     def go_on(self) -> None:
-        """The client has read its answers."""
+        """The client has read its responses."""
 
     def buffer_updated(self, nbytes: int) -> None:
         """For the transport."""
@@ -107,17 +107,17 @@ class Gate:
 
     def begin_again(self, mechanism: str, version: int) -> SaslHandshakeResponse | None:
         """A handshake of an authenticated client. None: it stays as it is."""
-        answer = self._exchange.begin_again(mechanism, version, monotonic_ms())
-        if isinstance(answer, Close):
-            self._close(answer)
+        response = self._exchange.begin_again(mechanism, version, monotonic_ms())
+        if isinstance(response, Close):
+            self._close(response)
             return None
-        if answer is not None:
+        if response is not None:
             self._shut()
             self._use_these_functions()
             self._listener.unauthenticated.add(self)
-            # The frames behind the handshake: its own answer is to go out first.
+            # The frames behind the handshake: its own response is to go out first.
             self._listener.timers.after(0, self.serve)
-        return answer
+        return response
 
     def give_up(self) -> None:
         self._is_closing = True
@@ -164,8 +164,8 @@ class Gate:
         if not frame or transport is None or transport.is_closing():
             return
         transport.write(frame)
-        if transport.get_write_buffer_size() > UNREAD_ANSWERS_BYTES_MAX:
-            # An orderly end would wait until the answers are read.
+        if transport.get_write_buffer_size() > UNREAD_RESPONSES_BYTES_MAX:
+            # An orderly end would wait until the responses are read.
             self._close(Close(0, "it does not read the answers"))
             self._connection.abort(None)
 
@@ -219,7 +219,7 @@ class Gate:
                 transport.close()
             else:
                 transport.write(effect.frame)
-                self._listener.timers.after(ANSWER_READ_MS, transport.close)
+                self._listener.timers.after(RESPONSE_READ_MS, transport.close)
 
         if effect.after_ms:
             self._listener.timers.after(effect.after_ms, end)

@@ -1,15 +1,15 @@
 """GSSAPI: the client shows a ticket of Kerberos for this service.
 
 Tokens go to and fro until the context of GSSAPI stands. Then the server offers its layers of protection, of
-which it has none (01 00 00 00), wrapped by the context; the client's wrapped answer chooses that and may
+which it has none (01 00 00 00), wrapped by the context; the client's wrapped response chooses that and may
 name an authorization id, which is ignored, as in Kafka: some clients write the name of the service there.
-The answer is wrapped with the key of the session, so a ticket that somebody else has copied is of no use. A
+The response is wrapped with the key of the session, so a ticket that somebody else has copied is of no use. A
 client that sent bare tokens gets nothing after its last one.
 
 Each token is worked on in a worker thread: the library of Kerberos reads the keytab at each ticket, so new
 keys need no restart, and may ask a name server.
 
-A fault of the moment (a replay, a ticket that is not valid yet) closes without an answer, so that the client
+A fault of the moment (a replay, a ticket that is not valid yet) closes without a response, so that the client
 tries again. A principal with an escaped character in it is refused: its parts would not be clear.
 
 Sources: RFC 4752; GssKrb5Server of Java; SaslServerAuthenticator and KerberosError of Kafka 4.3.
@@ -99,9 +99,9 @@ class GssapiServer:
         self._is_offered = False
 
     def respond(self, token: bytes, now_ms: int) -> Later:
-        return Later(lambda: self._answer(token))
+        return Later(lambda: self._step(token))
 
-    def _answer(self, token: bytes) -> bytes | None:
+    def _step(self, token: bytes) -> bytes | None:
         try:
             if self._is_offered:
                 self._choice(token)
@@ -119,7 +119,7 @@ class GssapiServer:
         try:
             self._client = raw.display_name(step.initiator_name, False).name.decode()
         except UnicodeDecodeError:
-            raise AuthenticationFailed("the name of the principal is no UTF-8") from None
+            raise AuthenticationFailed("the name of the principal is not UTF-8") from None
         # A client that does not ask for a proof of the server has nothing to wait for.
         return step.token or self._offer(b"")
 

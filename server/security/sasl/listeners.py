@@ -17,11 +17,11 @@ from odradek.coordinator.security.scram_users import ScramUsers
 from odradek.server.background.work import Detached, WorkQueues
 from odradek.server.network.timers import monotonic_ms
 from odradek.server.network.unauthenticated import Unauthenticated
-from odradek.server.security.sasl.answers import Answers
 from odradek.server.security.sasl.exchange import Settings
 from odradek.server.security.sasl.gate import SaslListener
 from odradek.server.security.sasl.gssapi import GssapiServer, open_acceptor
 from odradek.server.security.sasl.mechanism import NewServer
+from odradek.server.security.sasl.other_apis import OtherApis
 from odradek.server.security.sasl.plain import PlainServer, users_of
 from odradek.server.security.sasl.scram import ScramServer
 from odradek.wire.scram import MECHANISM_NUMBERS
@@ -80,7 +80,7 @@ def open_listeners(
             listener.sasl = SaslListener(
                 name=listener.name,
                 settings=_settings(config, security, new_scram, new_oauth),
-                new_versions=partial(Answers, routes),
+                new_versions=partial(OtherApis, routes),
                 unauthenticated=shared,
                 timers=schedule.timers,
                 now_ms=now_ms,

@@ -19,7 +19,7 @@ class AuthenticationFailed(Exception):
 
     `message` is sent to the client: it must not say which part was wrong if that helps to guess. Empty: the
     exchange has its own sentence, the same for all reasons. `reason` is for the log, with names escaped and
-    without secrets. `is_silent`: the connection closes without an answer, so that the client tries again.
+    without secrets. `is_silent`: the connection closes without a response, so that the client tries again.
     """
 
     def __init__(self, reason: str, message: str = "", *, is_silent: bool = False) -> None:

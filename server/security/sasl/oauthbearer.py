@@ -51,7 +51,7 @@ class InvalidToken(Exception):
         self.missing_scope = missing_scope
 
     @property
-    def answer(self) -> str:
+    def response(self) -> str:
         """The JSON for the client."""
         if self.missing_scope is None:
             return '{"status":"invalid_token"}'
@@ -82,7 +82,7 @@ class OAuthBearerServer:
     def respond(self, token: bytes, now_ms: int) -> Later:
         refusal, self._refusal = self._refusal, None
         if refusal is not None and token == _GO_ON:
-            raise AuthenticationFailed(refusal.reason, refusal.answer)
+            raise AuthenticationFailed(refusal.reason, refusal.response)
         first = _read(token)
         return Later(lambda: self._judge(first, now_ms))
 
@@ -91,7 +91,7 @@ class OAuthBearerServer:
             login = self._validator.validate(first.token, now_ms)
         except InvalidToken as error:
             self._refusal = error
-            return error.answer.encode()
+            return error.response.encode()
         if first.authorization_id not in ("", login.name):
             raise AuthenticationFailed(
                 f"user {shown(login.name)} asks for the rights of another",
@@ -128,7 +128,7 @@ class UnsignedValidator:
         settings = self._settings
         parts = token.split(".")
         if len(parts) != 3 or not parts[0] or not parts[1] or parts[2]:
-            raise InvalidToken("it is no token without a signature")
+            raise InvalidToken("it is not a token without a signature")
         header, claims = (claims_of(_decoded(part)) for part in parts[:2])
         if header.get("alg") != "none":
             raise InvalidToken("its algorithm is not none")
@@ -160,9 +160,9 @@ def claims_of(content: bytes) -> Mapping[str, Any]:
     try:
         found = json.loads(content, parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        raise InvalidToken("it is no JSON") from None
+        raise InvalidToken("it is not JSON") from None
     if not isinstance(found, dict):
-        raise InvalidToken("it is no JSON object")
+        raise InvalidToken("it is not a JSON object")
     return found
 
 
@@ -175,7 +175,7 @@ def subject_of(claims: Mapping[str, Any], name: str) -> str:
         raise InvalidToken(f"its subject {shown(subject)} is too long")
     if any("\ud800" <= character <= "\udfff" for character in subject):
         # JSON can write half a pair of UTF-16.
-        raise InvalidToken(f"its subject {shown(subject)} is no Unicode text")
+        raise InvalidToken(f"its subject {shown(subject)} is not Unicode text")
     return subject
 
 
@@ -185,14 +185,14 @@ def time_ms(claims: Mapping[str, Any], name: str) -> int | None:
     if seconds is None:
         return None
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise InvalidToken(f"its {name} is no number")
+        raise InvalidToken(f"its {name} is not a number")
     if not 0 <= seconds <= TIME_MAX_MS / 1000:
-        raise InvalidToken(f"its {name} is no time")
+        raise InvalidToken(f"its {name} is not a time")
     return min(round(seconds * 1000), TIME_MAX_MS)
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _decoded(part: str) -> bytes:
@@ -200,4 +200,4 @@ def _decoded(part: str) -> bytes:
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidToken("it is no base64") from None
+        raise InvalidToken("it is not base64") from None

@@ -90,7 +90,7 @@ class ScramServer:
             # As the patterns are: ASCII.
             message = token.decode("ascii")
         except UnicodeDecodeError:
-            raise AuthenticationFailed("a message of SCRAM is no ASCII") from None
+            raise AuthenticationFailed("a message of SCRAM is not ASCII") from None
         return self._final(message, now_ms) if self._messages else self._first(message, now_ms)
 
     def _first(self, message: str, now_ms: int) -> bytes | Later:

@@ -275,12 +275,13 @@ class Node:
         )
         judged = Judged(world, self.coordinator)
         self.handlers = {
-            api.request: share_state.ShareStates(judged, api) for api in (share_state.READ, share_state.WRITE)
+            api.request: share_state.ShareStates(lambda: judged, api)
+            for api in (share_state.READ, share_state.WRITE)
         }
         peers = Peers(self)
         self.persister = SharePersister(
             node_id=self.node_id,
-            shares=judged,
+            shares=lambda: judged,
             current_view=lambda: self.view,
             timers=self,
             create_topic=None,

@@ -1,6 +1,6 @@
 """How the commands find their brokers: options, environment, profile.
 
-Each source rules over the one before: the profile, ODRADEK_BOOTSTRAP_SERVERS, the file of
+Each source overrides the one before: the profile, ODRADEK_BOOTSTRAP_SERVERS, the file of
 `--command-config`, `-X`, `-b`.
 """
 
@@ -12,15 +12,24 @@ from dataclasses import replace
 
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
-from odradek.client.librdkafka_names import SECRETS, java_names
+from odradek.client.librdkafka_names import LIBRDKAFKA_NAMES, SECRETS, java_names
 from odradek.client.profiles import config_path, read_profiles
-from odradek.client.settings import ClientSettings, is_client_option
+from odradek.client.settings import CLIENT_OPTIONS, DEFAULT_PORT, ClientSettings, is_client_option
+from odradek.config.near_names import did_you_mean
+from odradek.security.client_security import SECURITY_OPTIONS
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 PATIENCE_MS = 15_000
 """How long a person waits for a broker that does not answer; programs wait for 60 s."""
 UNKNOWN_TOPIC_MS = 1_000
 """How long a topic may be unknown; most often its name has a slip."""
+_OF_OTHER_CLIENTS = frozenset(
+    {
+        *("message.timeout.ms", "reconnect.backoff.ms", "retry.backoff.max.ms"),
+        *("socket.timeout.ms", "transaction.timeout.ms"),
+    }
+)
+"""Names of Java's clients and of librdkafka that look like a slip of a name that is used here."""
 
 
 def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +39,8 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
         "-b",
         "--bootstrap-server",
         metavar="HOST:PORT",
-        help=f"one broker or more, with commas (default {DEFAULT_BOOTSTRAP})",
+        help=f"one broker or more, with commas (default {DEFAULT_BOOTSTRAP}); the port may be left out: "
+        f"{DEFAULT_PORT}",
     )
     group.add_argument("--profile", metavar="NAME", help="a profile of the configuration file")
     group.add_argument("-F", "--command-config", metavar="FILE", help="Kafka's properties for the connection")
@@ -67,7 +77,7 @@ def options_of(
     password = environ.get("ODRADEK_SASL_PASSWORD")
     _lay(named, {"sasl.password": password})
     if options.command_config is not None:
-        _lay(named, _of_file(options.command_config))
+        _lay(named, properties_of(options.command_config))
     _lay(named, dict(_property(text) for text in options.properties))
     _lay(named, {"bootstrap.servers": options.bootstrap_server})
     if "sasl.username" not in named and named.get("sasl.password") == password:
@@ -106,17 +116,46 @@ def settings_of(
     options: argparse.Namespace, named: Mapping[str, str], used_elsewhere: Collection[str] = ()
 ) -> ClientSettings:
     """`client_settings` of the properties of `options_of`, some of which the caller uses itself."""
-    unknown = sorted(name for name in named if not is_client_option(name) and name not in used_elsewhere)
-    for name in unknown:
-        # A file for Java's tools may have options of producers and consumers.
-        print(f"odradek: the property {name} is not used here", file=sys.stderr)
+    for name in sorted(named):
+        if not is_client_option(name) and name not in used_elsewhere:
+            tell_unused(name, used_elsewhere)
     known = {name: value for name, value in named.items() if is_client_option(name)}
     if options.timeout is not None:
-        if not 0 < options.timeout <= 86_400:
-            raise ClientError("--timeout has to be a number of seconds above 0, of a day at most")
-        known["default.api.timeout.ms"] = str(max(1, round(options.timeout * 1000)))
+        known["default.api.timeout.ms"] = str(timeout_ms(options.timeout))
     known.setdefault("default.api.timeout.ms", str(PATIENCE_MS))
-    return replace(ClientSettings.from_options(known), unknown_topic_ms=UNKNOWN_TOPIC_MS)
+    settings = ClientSettings.from_options(known)
+    return replace(settings, unknown_topic_ms=UNKNOWN_TOPIC_MS, tell=Telling())
+
+
+def timeout_ms(seconds: float) -> int:
+    """Milliseconds of `--timeout`. ClientError for what is no such time."""
+    if not 0 < seconds <= 86_400:
+        raise ClientError("--timeout has to be a number of seconds above 0, of a day at most")
+    return max(1, round(seconds * 1000))
+
+
+def tell_unused(name: str, used_elsewhere: Collection[str]) -> None:
+    """A note, as a file for Java's tools may have options of producers and consumers. ClientError for a slip:
+    with `bootstrap.server` the command would go to another cluster."""
+    known = [*CLIENT_OPTIONS, *SECURITY_OPTIONS, *LIBRDKAFKA_NAMES, *used_elsewhere]
+    if name in known:
+        return
+    hint = "" if name in _OF_OTHER_CLIENTS else did_you_mean(name, known)
+    if hint:
+        raise ClientError(f"there is no property {name}{hint}")
+    print(f"odradek: the property {name} is not used here", file=sys.stderr)
+
+
+class Telling:
+    """Tells a person on stderr why a command waits; each sentence once."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def __call__(self, sentence: str) -> None:
+        if sentence not in self._told:
+            self._told.add(sentence)
+            print(f"odradek: {sentence} (odradek doctor says more)", file=sys.stderr, flush=True)
 
 
 def cluster_of(options: argparse.Namespace) -> Cluster:
@@ -128,7 +167,8 @@ def _lay(named: dict[str, str], others: Mapping[str, str | None]) -> None:
     named.update({name: value for name, value in others.items() if value is not None})
 
 
-def _of_file(path: str) -> dict[str, str]:
+def properties_of(path: str) -> dict[str, str]:
+    """The properties of a file as Kafka's tools take it. ClientError if it cannot be read."""
     from odradek.config.config_error import ConfigError
     from odradek.security.client_security import read_command_config
 
@@ -144,7 +184,7 @@ def _property(text: str) -> tuple[str, str]:
         raise ClientError(f"-X {name} is not NAME=VALUE")
     if name in SECRETS:
         raise ClientError(
-            f"-X {name} would show the secret to all who see the processes of this machine: put it into a "
-            "profile, into the file of --command-config, or (a password) into ODRADEK_SASL_PASSWORD"
+            f"-X {name} would show the secret to everybody who can list the processes of this machine: put "
+            "it into a profile, into the file of --command-config, or (a password) into ODRADEK_SASL_PASSWORD"
         )
     return name, value

@@ -1,7 +1,7 @@
-"""The answers of the exchange that other APIs make: ApiVersions before authentication, and refusals.
+"""The responses of the exchange that other APIs make: ApiVersions before authentication, and refusals.
 
 A request in the middle of an authentication is refused in the form of its own response, where that has an
-error code for the whole request, or one for each item that is known here. Another one gets no answer: its
+error code for the whole request, or one for each item that is known here. Another one gets no response: its
 connection closes.
 """
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from odradek.server.network.routes import Routes
 
 
-class Answers:
+class OtherApis:
     """Responses to ApiVersions on one connection; implements `exchange.Versions`."""
 
     def __init__(self, routes: Routes, connection: Connection) -> None:
         self._routes = routes
         self._connection = connection
 
-    def answer(self, header: RequestHeader, frame: bytes, position: int) -> tuple[bytes, bool]:
+    def respond(self, header: RequestHeader, frame: bytes, position: int) -> tuple[bytes, bool]:
         """See `exchange.Versions`."""
         served = self._routes.served(API_VERSIONS)
         if header.api_version not in served.api.versions:

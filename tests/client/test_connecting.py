@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from odradek.client.client_error import ClientError
+from odradek.client.connecting import add_connection_arguments, client_settings, options_of
 from odradek.client.librdkafka_names import java_names
 from odradek.client.profiles import config_path, read_profiles
-from odradek.commands.connecting import add_connection_arguments, client_settings, options_of
 
 CONFIG = """\
 profile = "test"
@@ -101,7 +101,7 @@ def test_a_person_is_asked_for_the_password_that_a_user_lacks(monkeypatch, tmp_p
         return next(typed)
 
     monkeypatch.setattr("getpass.getpass", getpass)
-    with pytest.raises(ClientError, match="are needed both"):
+    with pytest.raises(ClientError, match="have to be given together"):
         client_settings(options, environ)
     monkeypatch.setattr(sys, "stdin", Terminal())
     assert client_settings(options, environ).security.credentials.password[:] == "from the prompt"
@@ -111,7 +111,7 @@ def test_a_person_is_asked_for_the_password_that_a_user_lacks(monkeypatch, tmp_p
     # The environment has it, and a shell that completes names asks nobody.
     from_environment = client_settings(options, {**environ, "ODRADEK_SASL_PASSWORD": "known"})
     assert from_environment.security.credentials.password[:] == "known"
-    with pytest.raises(ClientError, match="needed both"):
+    with pytest.raises(ClientError, match="be given together"):
         client_settings(options, environ, asks=False)
     assert len(prompts) == 2
 
@@ -119,7 +119,7 @@ def test_a_person_is_asked_for_the_password_that_a_user_lacks(monkeypatch, tmp_p
 def test_a_password_that_others_can_read_is_told(config, capsys):
     config.write_text('[profiles.p]\nsasl.password = "secret"\n')
     config.chmod(0o644)
-    with pytest.raises(ClientError, match=r"sasl.username and sasl.password are needed both"):
+    with pytest.raises(ClientError, match=r"sasl.username and sasl.password have to be given together"):
         client_settings(parsed("--profile", "p"), {"ODRADEK_CONFIG": str(config)})
     told = capsys.readouterr().err
     assert "has a password (p), and others can read it: chmod 600" in told
@@ -144,7 +144,7 @@ def test_a_property_of_another_kind_of_client_is_told_and_left_out(capsys):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("profile =", "is no TOML file"),
+        ("profile =", "is not a TOML file"),
         ("profil = 'x'", "has 'profil': it may have 'profile' and tables"),
         ("profile = 'x'", "profile is 'x', and there is no .profiles.x."),
         ("[profiles.a]\nx = []", "x of profile 'a' has to be a text or a number"),
@@ -162,7 +162,7 @@ def test_a_configuration_that_is_not_understood_is_told(tmp_path, content, sente
 
 
 def test_an_unknown_profile_is_told_with_those_that_are_there(config):
-    with pytest.raises(ClientError, match=r"there is no profile 'prod' in .*; there are: live, test"):
+    with pytest.raises(ClientError, match=r"profile 'prod' does not exist in .*; it has: live, test"):
         read_profiles(str(config)).get("prod")
 
 
@@ -199,7 +199,7 @@ def test_names_of_librdkafka_become_those_of_java(tmp_path):
     [
         ({"ssl.key.pem": "x"}, "ssl.key.location needs ssl.certificate.location"),
         ({"ssl.ca.location": os.devnull + "/x"}, "ssl.ca.location .* cannot be read"),
-        ({"sasl.username": "a"}, "are needed both"),
+        ({"sasl.username": "a"}, "have to be given together"),
         ({"sasl.username": "a", "sasl.password": "b"}, "and sasl.mechanism is missing"),
         (
             {"sasl.username": "a", "sasl.password": "b", "sasl.mechanism": "GSSAPI"},

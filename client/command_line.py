@@ -1,0 +1,95 @@
+"""The command lines of Odradek: one parser for the commands, their actions and the jobs on Spark.
+
+What argparse leaves open is decided here: options may stand between names, a slip is answered with the name
+that is near, and a command without its action shows its help.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from odradek.config.near_names import did_you_mean
+
+SIMILAR_ACTIONS = 0.6
+"""Names of actions are short: one letter is a larger share of them."""
+
+
+class Layout(argparse.RawDescriptionHelpFormatter):
+    """Help as wide as the terminal; argparse would import shutil, and all compressors with it, to learn
+    that."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            columns = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+        except (OSError, ValueError):
+            columns = 80
+        super().__init__(prog, width=max(columns, 20) - 2)
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of a command, of an action or of a job; `add_subparsers` makes more of them."""
+
+    def __init__(self, **texts: Any) -> None:
+        layout: Any = Layout
+        super().__init__(**{"formatter_class": layout, "allow_abbrev": False, **texts})
+        self._is_parsing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Everything that is not known is an error of this parser, which knows what it may have meant."""
+        if self._subparsers is not None:
+            return self._parse_action(sys.argv[1:] if args is None else args, namespace)
+        if self._is_parsing:  # `parse_known_intermixed_args` comes here up to Python 3.12
+            return super().parse_known_args(args, namespace)
+        self._is_parsing = True
+        try:
+            found, unknown = self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_parsing = False
+        if unknown:
+            self._refuse(unknown)
+        return found, []
+
+    def _parse_action(self, args: Sequence[str], namespace: Any) -> Any:
+        if not args:
+            self.print_help(sys.stderr)
+            self.exit(2)
+        actions = [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]
+        words = list(args)
+        if words[0].startswith("-"):
+            # `odradek topics -b HOST list`: the options are those of the action.
+            place = next((at for at, word in enumerate(words) if word in actions[0].choices), None)
+            if place is not None:
+                words.insert(0, words.pop(place))
+            elif words[0] not in self._option_string_actions:
+                self._refuse(words[:1])
+        found, unknown = super().parse_known_args(words, namespace)
+        if unknown:
+            self._refuse(unknown)
+        return found, []
+
+    def _refuse(self, unknown: Sequence[str]) -> NoReturn:
+        hint = ""
+        for word in unknown:
+            if word.startswith("-"):
+                known = [name for name in self._option_string_actions if name.startswith("--")]
+                hint = did_you_mean(word.partition("=")[0], known)
+                break
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        hint = did_you_mean(str(value), map(str, action.choices), SIMILAR_ACTIONS)
+        if isinstance(action, argparse._SubParsersAction):
+            known = "" if hint else f"; there are {', '.join(action.choices)}"
+            raise argparse.ArgumentError(None, f"there is no {self._kind(action)} {value!r}{known}{hint}")
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += hint
+            raise
+
+    def _kind(self, action: argparse.Action) -> str:
+        return str(action.metavar or "action").lower()

@@ -1,0 +1,63 @@
+"""The parser of all command lines: what argparse leaves open."""
+
+import pytest
+
+from odradek.client.command_line import Parser
+
+
+@pytest.fixture
+def parser():
+    made = Parser(prog="odradek topics")
+    actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name in ("list", "describe", "delete"):
+        action = actions.add_parser(name)
+        action.add_argument("topics", nargs="*", metavar="TOPIC")
+        action.add_argument("-p", "--partitions")
+        action.add_argument("--json", action="store_true")
+        action.add_argument("--codec", choices=("gzip", "zstd"))
+    return made
+
+
+def refused(parser, capsys, *words):
+    """The last line on stderr; the first one begins with the usage of the action."""
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args(words)
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_options_may_stand_between_names(parser):
+    options = parser.parse_args(["describe", "orders", "-p", "3", "copies", "--json", "more"])
+    assert (options.topics, options.partitions, options.json) == (["orders", "copies", "more"], "3", True)
+    options = parser.parse_args(["describe", "orders", "--", "-p", "--json"])
+    assert (options.topics, options.partitions, options.json) == (["orders", "-p", "--json"], None, False)
+
+
+def test_options_of_an_action_may_stand_before_it(parser):
+    options = parser.parse_args(["-p", "3", "--json", "list", "orders"])
+    assert (options.action, options.partitions, options.topics) == ("list", "3", ["orders"])
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["lst"], "there is no action 'lst'; did you mean list?"),
+        (["del"], "there is no action 'del'; did you mean delete?"),
+        (["frobnicate"], "there is no action 'frobnicate'; there are list, describe, delete"),
+        (["list", "--jsn"], "unrecognized arguments: --jsn; did you mean --json?"),
+        (["list", "--partition=3"], "unrecognized arguments: --partition=3; did you mean --partitions?"),
+        (["list", "--frobnicate"], "unrecognized arguments: --frobnicate\n"),
+        (["list", "--codec", "gzp"], "did you mean gzip?"),
+        (["--hlp"], "unrecognized arguments: --hlp; did you mean --help?"),
+    ],
+)
+def test_a_slip_is_told_with_what_was_meant(parser, capsys, words, sentence):
+    assert sentence in refused(parser, capsys, *words)
+
+
+def test_an_unknown_option_shows_the_usage_of_its_action(parser, capsys):
+    assert refused(parser, capsys, "list", "--jsn").startswith("usage: odradek topics list ")
+
+
+def test_without_an_action_the_help_is_shown(parser, capsys):
+    assert "positional arguments:\n  ACTION\n" in refused(parser, capsys)

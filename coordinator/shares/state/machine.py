@@ -92,6 +92,7 @@ BATCH_BYTES = 20
 """Size of one state batch."""
 
 NEGATIVE_PARTITION = "A partition number cannot be negative."
+NEGATIVE_LEADER_EPOCH = "The leader epoch cannot be a negative number."
 NEVER_INITIALIZED = "The state of this share partition was not initialized."
 UNSOUND_BATCH = "A state batch ends before it begins."
 TOO_LARGE = "The state would not fit into one record."
@@ -341,12 +342,14 @@ class ShareMachine:
         out: list[Effect],
     ) -> read_share_group_state.PartitionResult:
         """Kept state, for the leader with this epoch: earlier ones are fenced from now on. INVALID_REQUEST
-        for a state that was not initialized, FENCED_LEADER_EPOCH. An epoch of -1 is not compared, and fences
-        nobody."""
+        for a state that was not initialized and for an epoch below 0, FENCED_LEADER_EPOCH."""
+        _check_number(key)
+        if asked.leader_epoch < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, NEGATIVE_LEADER_EPOCH)
         kept = self._checked(key, asked.leader_epoch)
         self._check_topic(key)
         state = kept.state
-        if asked.leader_epoch not in (-1, kept.leader_epoch_max):
+        if asked.leader_epoch != kept.leader_epoch_max:
             change = Update(
                 state.snapshot_epoch,
                 asked.leader_epoch,

@@ -428,7 +428,7 @@ class _PendingShareFetch(Waiting):
             self._looked_at.append((one, share, led.log))
 
     def _hold_back(self) -> None:
-        """Of partitions whose states were read while the fetch waited, the first one answers it, as in Kafka:
+        """The first of the partitions whose states were read while the fetch waited answers it, as in Kafka:
         each is looked at as soon as its state is there. Clients count on it (librdkafka's test 0179). Here
         several states are often read in one turn."""
         read = [

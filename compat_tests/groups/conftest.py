@@ -74,7 +74,9 @@ def start_broker(is_odradek: bool) -> Iterator[Start]:
 def both_brokers() -> Iterator[Both]:
     """Apache Kafka and Odradek beside each other, each with the same groups and topics."""
     theirs = {name: str(value) for name, value in {**ONE_PARTITION, **QUICK_DEATHS}.items()}
-    ours = {**ONE_PARTITION, **settings(is_odradek=True), "group.initial.rebalance.delay.ms": 0}
+    # As Kafka is set; a broker in a program has no delay for groups of Streams either.
+    delays = {"group.initial.rebalance.delay.ms": 0, "group.streams.initial.rebalance.delay.ms": 3000}
+    ours = {**ONE_PARTITION, **settings(is_odradek=True), **delays}
     with (
         reference.Kafka(properties=theirs, host=shared_host()) as kafka,
         Broker(process=True, options=ours) as odradek,

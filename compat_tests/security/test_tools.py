@@ -129,7 +129,9 @@ class Pair:
 def brokers() -> Iterator[Pair]:
     with (
         reference.Kafka(properties={"auto.create.topics.enable": "false"}, host=shared_host()) as kafka,
-        odradek.Broker(process=True, auto_create_topics_enable=False) as ours,
+        odradek.Broker(
+            process=True, auto_create_topics_enable=False, group_streams_initial_rebalance_delay_ms=3000
+        ) as ours,
     ):
         sides = [
             Side("Kafka", kafka.bootstrap_servers, kafka.data_dir),

@@ -100,7 +100,7 @@ def test_levels_are_for_new_directories_only(tmp_path):
         async with running(tmp_path):
             pass
         for asked in ({"release_version": "4.3"}, {"release_version": "4.0"}):
-            with pytest.raises(ConfigError, match=r"is not new.*kafka-features"):
+            with pytest.raises(ConfigError, match=r"is not new.*odradek cluster features"):
                 async with running(tmp_path, **asked):
                     pass
         with pytest.raises(ConfigError, match="is not new"):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.apis.access import on_cluster
-from odradek.apis.api import Waiting, WorkAnswer
+from odradek.apis.api import Waiting, WorkResponse
 from odradek.apis.declaration import Api, Forwarding
 from odradek.apis.refusals import Refusal, each_of
 from odradek.coordinator.cluster.machine import at_once
@@ -117,7 +117,7 @@ class AlterClientQuotas:
     def __call__(self, request: AlterClientQuotasRequest, context: RequestContext) -> Waiting:
         hosts = hosts_of(request.entries)
         if not hosts:
-            return WorkAnswer(self._work, self._altering(request, Hosts()), context)
+            return WorkResponse(self._work, self._altering(request, Hosts()), context)
         waiting = Waiting()
 
         def failed(error: Exception) -> None:

@@ -324,7 +324,7 @@ class TopologyDescriptionUpdate:
     def __call__(
         self, request: StreamsGroupTopologyDescriptionUpdateRequest, context: RequestContext
     ) -> StreamsGroupTopologyDescriptionUpdateResponse:
-        if not self._groups.serves_streams_groups:
+        if not self._groups().serves_streams_groups:
             return StreamsGroupTopologyDescriptionUpdateResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         if context.refuses(Operation.READ, ResourceType.GROUP, request.group_id):
             return StreamsGroupTopologyDescriptionUpdateResponse(

@@ -257,7 +257,7 @@ class AclRules:
     # Decisions
 
     def identities(self, principal: str, host: str) -> Identities:
-        """Those of a client; `host` is an address as Java writes it."""
+        """Identities of a client; `host` is an address as Java writes it."""
         if not self._networks or (address := _address_of(host)) is None:
             return identities_of(principal, host)
         version, number = address

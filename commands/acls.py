@@ -28,6 +28,7 @@ examples:
   odradek acls list --topic orders
                         every rule that the topic obeys, also by prefix or '*'
   odradek acls add --principal User:ann --operation READ --topic orders --group billing
+  odradek acls add --principal User:ann --producer --consumer --topic orders --group billing
   odradek acls add --principal User:shop --operation WRITE --topic shop. --prefixed
   odradek acls add --principal 'User:*' --host 192.0.2.7 --deny --operation ALL --topic '*'
   odradek acls remove --principal User:ann --topic orders --dry-run
@@ -69,6 +70,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_who_and_what(one, f"'{WILDCARD}'")
     one.add_argument("--prefixed", action="store_true", help="the names are prefixes")
     one.add_argument("--deny", action="store_true", help="deny instead of allow")
+    one.add_argument(
+        "--producer",
+        action="store_true",
+        help="what a producer needs: WRITE, DESCRIBE and CREATE of the topics, WRITE and DESCRIBE of "
+        "transactional ids",
+    )
+    one.add_argument(
+        "--consumer",
+        action="store_true",
+        help="what a consumer needs: READ and DESCRIBE of the topics, READ of the groups",
+    )
+    one.add_argument(
+        "--idempotent",
+        action="store_true",
+        help="with --producer: IDEMPOTENT_WRITE of the cluster, which Kafka before 2.8 needs",
+    )
     one = add_action(actions, "remove", "remove the rules that match", _remove)
     _add_who_and_what(one, "any host")
     one.add_argument(
@@ -112,7 +129,8 @@ def _list(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
 
 
 def _add(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    acls = _acls(options)
+    has_role = options.producer or options.consumer or options.idempotent
+    acls = _acls_of_roles(options) if has_role else _acls(options)
     refused = admin.add_acls(cluster, acls)
     not_added = {one.name for one in refused}
     output.rows(_COLUMNS, [_row(one) for one in acls if str(one) not in not_added])
@@ -161,6 +179,46 @@ def _acls(options: argparse.Namespace) -> list[Acl]:
     return _bounded(
         Acl(kind, name, _pattern_of(kind, pattern), principal, host, operation, permission)
         for (kind, name), principal, host, operation in combined
+    )
+
+
+def _acls_of_roles(options: argparse.Namespace) -> list[Acl]:
+    """The rules that Kafka's own tool makes for producers and consumers.
+
+    Source: AclCommand of Kafka 4.3.
+    """
+    resources = _resources(options)
+    kinds = {kind for kind, _ in resources}
+    if options.idempotent and not options.producer:
+        raise ClientError("--idempotent is for --producer")
+    if options.deny or options.operations:
+        raise ClientError(
+            "--producer and --consumer say which operations are allowed: without --operation, --deny"
+        )
+    if not options.principals or ResourceType.TOPIC not in kinds:
+        raise ClientError("--producer and --consumer need --principal and --topic")
+    if options.consumer and ResourceType.GROUP not in kinds:
+        raise ClientError("--consumer needs --group, too")
+    operations: dict[ResourceType, list[Operation]] = {kind: [] for kind in kinds}
+    if options.producer:
+        operations[ResourceType.TOPIC] += [Operation.WRITE, Operation.DESCRIBE, Operation.CREATE]
+        operations[ResourceType.TRANSACTIONAL_ID] = [Operation.WRITE, Operation.DESCRIBE]
+    if options.consumer:
+        operations[ResourceType.TOPIC] += [Operation.READ, Operation.DESCRIBE]
+        operations[ResourceType.GROUP] = [Operation.READ]
+    unused = sorted(kind.name.lower() for kind in kinds if not operations[kind])
+    if unused:
+        raise ClientError(f"--producer and --consumer say nothing of a {unused[0].replace('_', ' ')}")
+    if options.idempotent:
+        resources = [*resources, (ResourceType.CLUSTER, CLUSTER_NAME)]
+        operations[ResourceType.CLUSTER] = [Operation.IDEMPOTENT_WRITE]
+    pattern = PatternType.PREFIXED if options.prefixed else PatternType.LITERAL
+    return _bounded(
+        Acl(kind, name, _pattern_of(kind, pattern), principal, host, operation, Permission.ALLOW)
+        for (kind, name), principal, host in product(
+            resources, _principals(options), options.hosts or [WILDCARD]
+        )
+        for operation in operations[kind]
     )
 
 

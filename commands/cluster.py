@@ -9,7 +9,8 @@ from odradek.client.admin.description import ClusterDescription, Features
 from odradek.client.admin.health import Check, check_health
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
-from odradek.commands.actions import act_on_cluster, add_action, new_actions
+from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
+from odradek.commands.cluster_changes import change_features, elect
 from odradek.commands.output import Column, Output, quantity, size_text
 from odradek.commands.selecting import parse_whole
 from odradek.wire.errors import ErrorCode
@@ -26,11 +27,17 @@ examples:
   odradek cluster health --min-free 20 --output json
                         a row for each check
   odradek cluster features
+  odradek cluster features upgrade --release-version 4.3 --dry-run
+  odradek cluster features upgrade share.version=1
+  odradek cluster elect                 after restarts: leaders as they were
+  odradek cluster elect orders:3 --unclean
   odradek cluster log-dirs --broker 1
 
 keys of info: cluster_id broker host port rack controller fenced release metadata_version.
 keys of health: check healthy of found unknown.
 keys of features: feature finalized_level supported_min supported_max.
+keys of features upgrade: feature finalized_level_before finalized_level.
+keys of elect: topic partition leader_before leader.
 keys of log-dirs: broker log_dir online replicas size_bytes usable_bytes total_bytes cordoned.
 
 exit status: 0, or 1 when something could not be done, or is not healthy (a sentence says
@@ -53,7 +60,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PERCENT",
         help="a volume with less free space is not healthy (default 5)",
     )
-    add_action(actions, "features", "levels that are finalized, and that all brokers have", _features)
+    one = add_action(
+        actions,
+        "features",
+        "levels that are finalized, and that all brokers have; raise or lower them",
+        _features,
+    )
+    one.add_argument(
+        "change", nargs="?", choices=("upgrade", "downgrade"), help="without it: show the levels"
+    )
+    one.add_argument("levels", nargs="*", metavar="NAME=LEVEL", help="levels to set, such as share.version=1")
+    one.add_argument(
+        "--release-version", metavar="VERSION", help="all levels of a release of Kafka, such as 4.3"
+    )
+    add_dry_run(one)
+    one = add_action(actions, "elect", "make the preferred replicas leaders again", elect)
+    one.add_argument("topics", nargs="*", metavar="TOPIC[:PARTITION]", help="only of these (default: all)")
+    one.add_argument(
+        "--unclean",
+        action="store_true",
+        help="elect a replica that is not in sync, where no other is left: records are lost",
+    )
+    add_dry_run(one)
     one = add_action(actions, "log-dirs", "what the directories of brokers hold, and what is free", _log_dirs)
     one.add_argument("--broker", action="append", default=[], dest="brokers", metavar="ID", help="only of it")
 
@@ -179,6 +207,10 @@ def _percent(text: str) -> float:
 
 
 def _features(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    if options.change is not None:
+        return change_features(cluster, options, output)
+    if options.release_version is not None:
+        raise ClientError("--release-version is for 'features upgrade' and 'features downgrade'")
     told = list(_features_by_broker(cluster, admin.describe_cluster(cluster)).values())
     if not told:
         raise ClientError("no broker tells its features")

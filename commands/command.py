@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from odradek.client.command_line import Parser
+from odradek.config.command_line import Parser
 
 _ABOUT = """\
 Odradek is a durable broker that speaks Kafka's protocol: any Kafka client can use it
@@ -23,6 +23,7 @@ examples:
                                           the first user, before a start
   odradek dump data                       what a data directory holds
   odradek check data                      whether it is sound
+  odradek backup data monday.tar          a copy of it, also while the broker runs
   odradek import-log kafka-logs --topic orders
                                           take a topic of Apache Kafka into ./data
   odradek spark archive --help            jobs on Spark: topics into tables and back
@@ -89,6 +90,7 @@ COMMANDS = {
         Command("produce", "write lines, or lines of JSON, into a topic", "produce", tells_failures=True),
         Command("consume", "print the records of topics", "consume", tells_failures=True),
         Command("bench", "a load for a broker, and its latencies", "bench", tells_failures=True),
+        Command("backup", "copy a data directory into a file, also while it is served", "backup"),
         Command("check", "check data directories, and repair them", "check"),
         Command("dump", "show what files of a broker hold", "dump"),
         Command("import-log", "take a topic of Apache Kafka into a data directory", "import_log"),

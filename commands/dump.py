@@ -38,7 +38,6 @@ def run(options: argparse.Namespace) -> int:
             records=options.records,
             as_json=options.output != LINES[0],
             out=sys.stdout,
-            err=sys.stderr,
             include_empty=options.include_empty,
         )
     except OSError as error:

@@ -30,7 +30,8 @@ examples:
                         http://127.0.0.1:9644/metrics, /health/live, /health/ready, /admin
   odradek serve --data-dir new --release-version 4.0 --feature transaction.version=0
                         with the feature levels that a cluster of Kafka 4.0 begins with,
-                        but for one; later kafka-features changes them
+                        but for one; later odradek cluster features changes
+                        them
 
 exit status: 0 after a clean stop, 1 when something is wrong, 2 for wrong usage."""
 

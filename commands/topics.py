@@ -15,6 +15,7 @@ from odradek.client.cluster import NEWEST, Cluster, TopicPartition
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.asking import failed
 from odradek.commands.confirming import add_yes, confirm
+from odradek.commands.moving import move
 from odradek.commands.output import Column, Output, quantity, size_text, time_text
 from odradek.commands.selecting import (
     is_pattern,
@@ -39,6 +40,8 @@ examples:
                                           of when its records are, and how many come
   odradek topics create orders -p 6 -c retention.ms=86400000
   odradek topics add-partitions orders 12
+  odradek topics move orders payments --to 4,5,6 --dry-run
+                                          from where they are; --wait, or odradek topics move
   odradek topics offsets orders --at 2026-11-27T09:00
   odradek topics trim orders --before -7d --dry-run
   odradek topics delete 'test-*'          shows them, and asks; in a script: --yes
@@ -50,6 +53,8 @@ of the first record, of the one with the latest time, and of the last minute.
 keys of create: topic created.
 keys of delete: topic deleted.
 keys of add-partitions: topic partitions_before partitions.
+keys of move: topic partition replicas_before replicas; without --to: topic partition replicas
+adding removing.
 keys of trim: topic partition start_offset_before start_offset records_deleted.
 keys of offsets: topic partition start_offset end_offset; with --at offset, too.
 
@@ -102,6 +107,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_dry_run(one)
     add_yes(one)
+    one = add_action(actions, "move", "move partitions to other brokers, or show what is being moved", move)
+    one.add_argument("topics", nargs="*", metavar="TOPIC[:PARTITION]", help="without any: show what is moved")
+    one.add_argument("--to", metavar="ID,ID", help="the brokers that share the replicas then")
+    one.add_argument("--replicas", metavar="N", help="how many each partition has then (default: as before)")
+    one.add_argument("--cancel", action="store_true", help="take moves back that are not done")
+    one.add_argument("--wait", action="store_true", help="return when all is moved")
+    add_dry_run(one)
     one = add_action(actions, "offsets", "first and last offsets, or those of a time", _offsets)
     one.add_argument("topics", nargs="+", metavar="TOPIC[:PARTITION]")
     one.add_argument("--at", metavar="TIME", help="the first record of this time or later: -1h, or ISO 8601")

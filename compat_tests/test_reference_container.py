@@ -27,5 +27,5 @@ def test_its_variables_name_the_options_that_the_jars_get_by_file(tmp_path) -> N
     variables = reference_container.environment_of(39092, {"num.partitions": "3"})
     config = load(environ=variables, data_dir=tmp_path)
     assert not config.warnings, "every variable is the name of a known option"
-    assert config.num_partitions == 3
+    assert config.values["num.partitions"] == 3
     assert [(one.host, one.port) for one in config.advertised.values()] == [("127.0.0.1", 39092)]

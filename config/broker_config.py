@@ -8,10 +8,9 @@ source, and the correction.
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from os import PathLike, fspath
 from os.path import abspath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.config import options
 from odradek.config.config_error import ConfigError
@@ -33,11 +32,12 @@ from odradek.config.properties import parse_properties
 from odradek.config.roles import joins_cluster
 
 if TYPE_CHECKING:
-    from odradek.config.cluster_config import ClusterConfig, ReplicationConfig
+    from odradek.config.cluster_config import ClusterConfig
     from odradek.config.credentials import Credentials
     from odradek.config.first_users import FirstUser
     from odradek.config.listener_security import ListenerSecurity
     from odradek.config.logins import Logins
+    from odradek.config.option_values import BrokerValues, TopicValues
 
 _ADDRESS = re.compile(HOST_PORT)
 ALL_DIRECTORIES = "*"
@@ -58,16 +58,17 @@ _NO_OPTIONS = frozenset(
     )
 )  # fmt: skip
 
-METRICS_LISTEN = "odradek.metrics.listen"
+METRICS_LISTEN: Final = "odradek.metrics.listen"
 
 
 class BrokerConfig:
     """The configuration of a broker at its start; made by `load`, not changed afterwards.
 
-    Every option of Kafka is an attribute with underscores for dots, holding the Python value at start
-    (`config.log_retention_ms`), and an item by its own name (`config["log.retention.ms"]`).
+    `config.values["log.retention.ms"]` is the value of an option at the start. Attributes have what is made
+    from several options, or from their texts.
     """
 
+    values: "BrokerValues"
     node_id: int
     cluster_id: str | None
     """The configured cluster id (`--cluster-id`, or the variable CLUSTER_ID as in Kafka's image), if any."""
@@ -96,7 +97,7 @@ class BrokerConfig:
     data_directories: tuple[str, ...]
     layers: BrokerLayers
     """The texts set at the start, for DescribeConfigs."""
-    topic_defaults: dict[str, Any]
+    topic_defaults: "TopicValues"
     """Value of each topic option without a setting of the topic or a change at run time."""
     without_effect: tuple[str, ...]
     """Options that were set and have no effect here, for one log line at the start."""
@@ -131,9 +132,6 @@ class BrokerConfig:
         self.layers = BrokerLayers(start=dict(given), options=known)
         self.values = options.broker_values(self.layers) if in_cluster else values
         self.topic_defaults = options.topic_defaults(self.values)
-        # Attributes of their own below replace those of the same name here (`listeners`, `node_id`).
-        self.__dict__.update({name.replace(".", "_"): value for name, value in self.values.items()})
-        self.node_id = _node_id(given, self.values)
         self.metrics_address = _metrics_address(self.values[METRICS_LISTEN])
         self.data_directories = _data_directories(self.values)
         self._unused_security: tuple[str, ...] = ()
@@ -166,20 +164,6 @@ class BrokerConfig:
         self.without_effect = tuple(name for name in given if name in without_effect)
         more = self._security_warnings
         self.warnings = (*warnings, *more, *_more_warnings(self.values, in_cluster=in_cluster))
-
-    def __getitem__(self, name: str) -> Any:
-        return self.values[name]
-
-    @cached_property
-    def replication(self) -> "ReplicationConfig":
-        """A node alone does not replicate."""
-        from odradek.config.cluster_config import ReplicationConfig
-
-        return ReplicationConfig.from_values(self.values)
-
-    def __getattr__(self, name: str) -> Any:
-        # Called only for attributes that __init__ did not set; it lets type checkers accept the options.
-        raise AttributeError(f"there is no option {name.replace('_', '.')}")
 
     def _resolve_listeners(
         self, given: Mapping[str, str], *, in_cluster: bool
@@ -250,7 +234,7 @@ class BrokerConfig:
         self._unused_security, self._security_warnings = found.unused, found.warnings
 
 
-def _unused_at_zookeeper(given: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:
+def _unused_at_zookeeper(given: Iterable[str], values: "BrokerValues") -> tuple[str, ...]:
     """Imports nothing if no option speaks of ZooKeeper."""
     if not any(name.startswith("zookeeper.") for name in given):
         return ()
@@ -473,9 +457,9 @@ def _address(what: str, text: str) -> tuple[str, int]:
 # --- Checks across options (Kafka: KafkaConfig.validateValues) ---
 
 
-def _node_id(given: Mapping[str, str], values: Mapping[str, Any]) -> int:
-    node_id: int = values["node.id"]
-    broker_id: int = values["broker.id"]
+def _node_id(given: Mapping[str, str], values: "BrokerValues") -> int:
+    node_id, broker_id = values["node.id"], values["broker.id"]
+    assert node_id is not None, "a node alone has a default"
     if broker_id < 0:
         return node_id
     if "node.id" in given and node_id != broker_id:
@@ -485,18 +469,18 @@ def _node_id(given: Mapping[str, str], values: Mapping[str, Any]) -> int:
     return broker_id
 
 
-def _data_directories(values: Mapping[str, Any]) -> tuple[str, ...]:
-    directories: tuple[str, ...] = values["log.dirs"] or values["log.dir"]
+def _data_directories(values: "BrokerValues") -> tuple[str, ...]:
+    directories = values["log.dirs"] or values["log.dir"]
     if not directories or not all(directories):
         raise ConfigError("log.dirs has no directory: give at least one, such as ./data.")
     return directories
 
 
-def _more_warnings(values: Mapping[str, Any], *, in_cluster: bool) -> list[str]:
+def _more_warnings(values: "BrokerValues", *, in_cluster: bool) -> list[str]:
     return [*_authorization_warnings(values), *_warnings_of_roles(values, in_cluster=in_cluster)]
 
 
-def _authorization_warnings(values: Mapping[str, Any]) -> list[str]:
+def _authorization_warnings(values: "BrokerValues") -> list[str]:
     if values["authorizer.class.name"] or not (
         values["super.users"] or values["allow.everyone.if.no.acl.found"]
     ):
@@ -507,7 +491,7 @@ def _authorization_warnings(values: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _warnings_of_roles(values: Mapping[str, Any], *, in_cluster: bool) -> list[str]:
+def _warnings_of_roles(values: "BrokerValues", *, in_cluster: bool) -> list[str]:
     if in_cluster:
         from odradek.config.cluster_config import cluster_warnings
 
@@ -520,7 +504,7 @@ def _warnings_of_roles(values: Mapping[str, Any], *, in_cluster: bool) -> list[s
     return []
 
 
-def _authorization(values: Mapping[str, Any]) -> frozenset[str]:
+def _authorization(values: "BrokerValues") -> frozenset[str]:
     """The super users. Refuses another authorizer than ours, and principals without a type."""
     if values["authorizer.class.name"] not in ("", STANDARD_AUTHORIZER):
         raise ConfigError(
@@ -534,7 +518,7 @@ def _authorization(values: Mapping[str, Any]) -> frozenset[str]:
     return super_users
 
 
-def _check_single_node(values: Mapping[str, Any]) -> None:
+def _check_single_node(values: "BrokerValues") -> None:
     for name in (
         "offsets.topic.replication.factor",
         "transaction.state.log.replication.factor",
@@ -547,7 +531,7 @@ def _check_single_node(values: Mapping[str, Any]) -> None:
             )
 
 
-def check_bounds(values: Mapping[str, Any]) -> None:
+def check_bounds(values: "BrokerValues") -> None:
     """Refuse values that contradict each other, or are wrong although within the bounds of their options."""
     for low, high in (
         ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
@@ -572,7 +556,7 @@ def check_bounds(values: Mapping[str, Any]) -> None:
     _check_groups(values)
 
 
-def cordoned_directories(values: Mapping[str, Any]) -> frozenset[str]:
+def cordoned_directories(values: "BrokerValues") -> frozenset[str]:
     """The data directories that take no new partitions."""
     directories, cordoned = _data_directories(values), values["cordoned.log.dirs"]
     if cordoned == (ALL_DIRECTORIES,):
@@ -580,7 +564,7 @@ def cordoned_directories(values: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(path for path in directories if path in cordoned or abspath(path) in cordoned)
 
 
-def _check_cordoned(values: Mapping[str, Any]) -> None:
+def _check_cordoned(values: "BrokerValues") -> None:
     cordoned = values["cordoned.log.dirs"]
     if ALL_DIRECTORIES in cordoned:
         if len(cordoned) > 1:
@@ -593,7 +577,7 @@ def _check_cordoned(values: Mapping[str, Any]) -> None:
         )
 
 
-def _check_groups(values: Mapping[str, Any]) -> None:
+def _check_groups(values: "BrokerValues") -> None:
     """Kafka's checks of the newer group protocols (GroupCoordinatorConfig and ShareGroupConfig)."""
     bounded = [
         (group, name)
@@ -631,7 +615,7 @@ def _check_order(values: Mapping[str, Any], low: str, high: str, *, below: bool 
         )
 
 
-def _check_internal_topics(values: Mapping[str, Any]) -> None:
+def _check_internal_topics(values: "BrokerValues") -> None:
     """Refuse sizes with which the topic cannot be created. Kafka accepts them, and its clients then find no
     coordinator."""
     least = TOPIC_OPTIONS["segment.bytes"].low

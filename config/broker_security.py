@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from odradek.config import listener_security, logins
 from odradek.config.config_error import ConfigError
@@ -16,6 +16,7 @@ from odradek.config.options import BrokerLayers
 
 if TYPE_CHECKING:
     from odradek.config.cluster_config import ClusterConfig
+    from odradek.config.option_values import BrokerValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class BrokerSecurity:
 
 
 def read(
-    values: Mapping[str, Any],
+    values: BrokerValues,
     layers: BrokerLayers,
     opened: Iterable[Listener],
     known_names: Iterable[str],
@@ -74,7 +75,7 @@ def read(
 
 
 def _inter_broker(
-    values: Mapping[str, Any],
+    values: BrokerValues,
     listeners: Mapping[str, ListenerSecurity],
     cluster: ClusterConfig,
     contexts: Contexts,
@@ -82,7 +83,7 @@ def _inter_broker(
     security = listeners.get(cluster.inter_broker_listener.name)
     if security is None or not security.has_sasl:
         return None
-    option = "sasl.mechanism.inter.broker.protocol"
+    option: Final = "sasl.mechanism.inter.broker.protocol"
     if values[option] not in security.mechanisms:
         raise ConfigError(
             f"{option}={values[option]} is not among the mechanisms of listener {security.name}, at which "
@@ -99,9 +100,9 @@ def _of_controllers(layers: BrokerLayers, cluster: ClusterConfig) -> ListenerSec
 
 
 def _login_to_controllers(
-    values: Mapping[str, Any], security: ListenerSecurity, contexts: Contexts
+    values: BrokerValues, security: ListenerSecurity, contexts: Contexts
 ) -> Credentials | None:
     if not security.has_sasl:
         return None
-    option = "sasl.mechanism.controller.protocol"
+    option: Final = "sasl.mechanism.controller.protocol"
     return logins.credentials_of(security, values[option], contexts, option)

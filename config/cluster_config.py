@@ -8,15 +8,18 @@ Source: Kafka's KafkaConfig.validateValues and QuorumConfig, release 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import WILDCARDS, Listener, host_and_port
 from odradek.config.roles import BOOTSTRAP_SERVERS, VOTERS
 
+if TYPE_CHECKING:
+    from odradek.config.option_values import BrokerValues
+
 UNKNOWN_ID = -1
-_LISTENER_NAMES = "controller.listener.names"
+_LISTENER_NAMES: Final = "controller.listener.names"
 
 
 class ControllerEndpoint(NamedTuple):
@@ -30,8 +33,7 @@ class ControllerEndpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """A node's configuration for its controllers. Fields with an option's name (underscores for dots) have
-    the value at the start; none of these options changes while a broker runs."""
+    """A node's place in its cluster, as several options have it together."""
 
     controllers: tuple[ControllerEndpoint, ...]
     """Never empty. The voters first, then bootstrap servers at other addresses."""
@@ -44,25 +46,8 @@ class ClusterConfig:
     advertised: tuple[Listener, ...]
     """The listeners to register, in the order of the options. Host "" is the name of this machine; port 0 is
     the port that the listener of this name gets."""
-    broker_rack: str | None
-    broker_heartbeat_interval_ms: int
+    heartbeat_interval_ms: int
     """At least 1."""
-    broker_session_timeout_ms: int
-    initial_broker_registration_timeout_ms: int
-    controller_quorum_request_timeout_ms: int
-    controller_quorum_fetch_timeout_ms: int
-    controller_quorum_retry_backoff_ms: int
-    controller_quorum_fetch_max_bytes: int
-    controller_quorum_fetch_snapshot_max_bytes: int
-    controller_socket_timeout_ms: int
-    request_timeout_ms: int
-    socket_connection_setup_timeout_ms: int
-    socket_connection_setup_timeout_max_ms: int
-    log_dir_failure_timeout_ms: int
-    controlled_shutdown_enable: bool
-    odradek_ignore_acls: bool
-    num_partitions: int
-    default_replication_factor: int
 
     @property
     def bootstrap_text(self) -> str:
@@ -70,33 +55,8 @@ class ClusterConfig:
         return ",".join(_address(one) for one in self.controllers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicationConfig:
-    """Replication in a cluster: options by their names with underscores for dots, values at start.
-    `num.replica.fetchers` may change while a broker runs: see `LiveConfig`."""
-
-    num_replica_fetchers: int
-    replica_fetch_backoff_ms: int
-    replica_fetch_max_bytes: int
-    replica_fetch_min_bytes: int
-    replica_fetch_response_max_bytes: int
-    replica_fetch_wait_max_ms: int
-    replica_high_watermark_checkpoint_interval_ms: int
-    replica_lag_time_max_ms: int
-    replica_selector_class: str | None
-    replica_socket_receive_buffer_bytes: int
-    replica_socket_timeout_ms: int
-    replication_quota_window_num: int
-    replication_quota_window_size_seconds: int
-
-    @classmethod
-    def from_values(cls, values: Mapping[str, Any]) -> ReplicationConfig:
-        """`values` are by the names of options."""
-        return cls(**_of_options(cls, values))
-
-
 def cluster_config(
-    values: Mapping[str, Any],
+    values: BrokerValues,
     *,
     given: Mapping[str, str],
     node_id: int,
@@ -119,20 +79,18 @@ def cluster_config(
     name, protocol = _controller_listener(values, opened, protocols)
     registered = _registered(opened, advertised)
     _check_replication(values)
-    own = _of_options(ClusterConfig, values)
-    # Kafka accepts 0 and less, and then sends heartbeats without a pause.
-    own["broker_heartbeat_interval_ms"] = max(own["broker_heartbeat_interval_ms"], 1)
     return ClusterConfig(
         controllers=_controllers(voters, values[BOOTSTRAP_SERVERS]),
         controller_listener_name=name,
         controller_security_protocol=protocol,
         inter_broker_listener=_inter_broker(inter_broker_listener_name, registered),
         advertised=registered,
-        **own,
+        # Kafka accepts 0 and less, and then sends heartbeats without a pause.
+        heartbeat_interval_ms=max(values["broker.heartbeat.interval.ms"], 1),
     )
 
 
-def cluster_warnings(values: Mapping[str, Any]) -> list[str]:
+def cluster_warnings(values: BrokerValues) -> list[str]:
     """Sentences for the log at the start of a node of a cluster."""
     warnings = []
     interval, session = values["broker.heartbeat.interval.ms"], values["broker.session.timeout.ms"]
@@ -141,9 +99,9 @@ def cluster_warnings(values: Mapping[str, Any]) -> list[str]:
             f"broker.heartbeat.interval.ms={interval} is more than half of broker.session.timeout.ms="
             f"{session}: after one lost heartbeat the controllers fence this broker."
         )
-    first, *others = values[_LISTENER_NAMES]
-    if others:
-        warnings.append(f"{_LISTENER_NAMES} names several listeners: {first}, the first, is used.")
+    names = values[_LISTENER_NAMES] or ()
+    if len(names) > 1:
+        warnings.append(f"{_LISTENER_NAMES} names several listeners: {names[0]}, the first, is used.")
     return warnings
 
 
@@ -175,7 +133,7 @@ def _controllers(
 
 
 def _controller_listener(
-    values: Mapping[str, Any], opened: Iterable[Listener], protocols: Mapping[str, str]
+    values: BrokerValues, opened: Iterable[Listener], protocols: Mapping[str, str]
 ) -> tuple[str, str]:
     """Name and protocol of the controllers' listener that this node uses."""
     names = [name.upper() for name in values[_LISTENER_NAMES] or ()]
@@ -221,7 +179,7 @@ def _inter_broker(name: str, registered: tuple[Listener, ...]) -> Listener:
     return found
 
 
-def _check_replication(values: Mapping[str, Any]) -> None:
+def _check_replication(values: BrokerValues) -> None:
     wait_ms = values["replica.fetch.wait.max.ms"]
     for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
         if wait_ms > values[name]:
@@ -229,12 +187,6 @@ def _check_replication(values: Mapping[str, Any]) -> None:
                 f"replica.fetch.wait.max.ms={wait_ms} is above {name}={values[name]}: "
                 "lower the first or raise the second."
             )
-
-
-def _of_options(cls: type[ClusterConfig | ReplicationConfig], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a class that have an option's name."""
-    named = ((field.name, field.name.replace("_", ".")) for field in fields(cls))
-    return {field: values[option] for field, option in named if option in values}
 
 
 def _address(endpoint: ControllerEndpoint) -> str:

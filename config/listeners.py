@@ -7,9 +7,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from socket import inet_aton
-from typing import Any
+from typing import TYPE_CHECKING
 
 from odradek.config.config_error import ConfigError
+
+if TYPE_CHECKING:
+    from odradek.config.option_values import BrokerValues
 
 HOST_PORT = r"(?:\[(?P<ipv6>[0-9a-zA-Z:.%]+)\]|(?P<host>[0-9a-zA-Z._%-]*)):(?P<port>[0-9]{1,5})"
 # Here the brackets of an IPv6 address may be missing, as in Kafka.
@@ -131,18 +134,18 @@ def advertised_listeners(
 
 def inter_broker_listener(
     given: Mapping[str, str],
-    values: Mapping[str, Any],
+    values: "BrokerValues",
     listeners: tuple[Listener, ...],
     controllers: set[str],
     *,
     or_first: bool = True,
 ) -> str:
     """`or_first`: if no listener has Kafka's default name, it is the first one."""
-    named: str | None = values["inter.broker.listener.name"]
+    named = values["inter.broker.listener.name"]
     if named is None:
         protocol = values["security.inter.broker.protocol"]
         same = [listener.name for listener in listeners if listener.name == protocol]
-        return same[0] if same else listeners[0].name if or_first else str(protocol)
+        return same[0] if same else listeners[0].name if or_first else protocol
     named = named.upper()
     if "security.inter.broker.protocol" in given:
         raise ConfigError(

@@ -12,13 +12,16 @@ effect.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from odradek.config import options
 from odradek.config.broker_config import BrokerConfig, check_bounds, cordoned_directories
 from odradek.config.config_error import ConfigError
 from odradek.config.options import BrokerLayers
 from odradek.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from odradek.config.option_values import TopicValues
 
 LOG_CONFIGS_MAX = 1_000
 """Settings of logs that are shared by topics with equal ones; beyond it the oldest are made anew."""
@@ -29,16 +32,15 @@ BrokerConfigs = Mapping[int | None, Mapping[str, str]]
 
 
 class LiveConfig(Generic[LogConfig]):
-    """See the module. An item is the value of a broker option by its own name."""
+    """See the module. `live.values["log.retention.ms"]` is the present value of an option."""
 
-    def __init__(
-        self, config: BrokerConfig, new_log_config: Callable[[Mapping[str, Any]], LogConfig]
-    ) -> None:
-        """`new_log_config` takes values by the names of topic options (`options.topic_values`)."""
+    def __init__(self, config: BrokerConfig, new_log_config: Callable[[TopicValues], LogConfig]) -> None:
+        """`new_log_config` takes `options.topic_values`."""
         self._node_id = config.node_id
         self._layers = config.layers
         self._new_log_config = new_log_config
-        self._values = config.values
+        self.values = config.values
+        """Never changed: `follow` puts a new mapping here, so read it anew each time."""
         self.topic_defaults = config.topic_defaults
         self.topic_options = config.topic_options
         """The topic options with their standings in this node."""
@@ -54,8 +56,10 @@ class LiveConfig(Generic[LogConfig]):
         ConfigError what its part cannot do."""
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
 
-    def __getitem__(self, name: str) -> Any:
-        return self._values[name]
+    def option_value(self, name: str) -> Any:
+        """The present value of an option whose name is not known here, as that of an extension."""
+        values: Mapping[str, Any] = self.values
+        return values[name]
 
     @property
     def layers(self) -> BrokerLayers:
@@ -69,7 +73,7 @@ class LiveConfig(Generic[LogConfig]):
     @property
     def cordoned_directories(self) -> frozenset[str]:
         """The data directories that take no new partitions."""
-        return cordoned_directories(self._values)
+        return cordoned_directories(self.values)
 
     def follow(self, broker_configs: BrokerConfigs) -> None:
         """Replace all settings of the run time."""
@@ -91,8 +95,8 @@ class LiveConfig(Generic[LogConfig]):
             self.refused += (f"{error} All settings stay as they were.",)
             return
         self._layers = layers
-        self._values = values
-        self.topic_defaults = options.topic_defaults(self._values)
+        self.values = values
+        self.topic_defaults = options.topic_defaults(self.values)
         self._log_configs = {}
 
     def log_config(self, configs: Mapping[str, str]) -> LogConfig:
@@ -113,7 +117,7 @@ class LiveConfig(Generic[LogConfig]):
 
     def check_group(self, group_id: str, configs: Mapping[str, str]) -> None:
         """Refuse invalid settings of a group with INVALID_CONFIG."""
-        options.check_group_configs(configs, self._values)
+        options.check_group_configs(configs, self.values)
 
     def check_broker(self, owner: str, configs: Mapping[str, str]) -> None:
         """Refuse with INVALID_REQUEST settings of this broker (with an empty `owner`, of all brokers) that
@@ -132,22 +136,22 @@ class LiveConfig(Generic[LogConfig]):
         values = options.broker_values(layers)
         try:
             check_bounds(values)
-            for name in options.THREADS:
-                self._check_threads(name, values[name])
+            self._check_threads(values)
             for check in self.checks:
                 check(layers)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
-    def _check_threads(self, name: str, wanted: int) -> None:
+    def _check_threads(self, values: Mapping[str, Any]) -> None:
         """Refuse large steps, as Kafka (LogCleaner.validateReconfiguration, DynamicThreadPool)."""
-        now = self._values[name]
-        if wanted != now and not max(now // 2, 1) <= wanted <= 2 * now:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"Invalid dynamic configuration: {name} is {now}, so {max(now // 2, 1)} to "
-                f"{2 * now} may be next, not {wanted}.",
-            )
+        for name in options.THREADS:
+            now, wanted = self.option_value(name), values[name]
+            if wanted != now and not max(now // 2, 1) <= wanted <= 2 * now:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Invalid dynamic configuration: {name} is {now}, so {max(now // 2, 1)} to "
+                    f"{2 * now} may be next, not {wanted}.",
+                )
 
 
 def _of_run_time(configs: Mapping[str, str]) -> dict[str, str]:

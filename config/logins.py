@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from odradek.config.config_error import ConfigError
 from odradek.config.credentials import Credentials
@@ -18,8 +18,9 @@ from odradek.config.secret import Secret
 
 if TYPE_CHECKING:
     from odradek.config.kerberos import KerberosService
+    from odradek.config.option_values import BrokerValues
 
-JAAS_PATH = "odradek.jaas.config.path"
+JAAS_PATH: Final = "odradek.jaas.config.path"
 _JAAS = "sasl.jaas.config"
 _OF_NODES = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """Mechanisms with which this node authenticates to others."""
@@ -41,7 +42,7 @@ class Logins:
     """The service of GSSAPI, if it is offered."""
 
 
-def read_contexts(values: Mapping[str, Any]) -> Contexts:
+def read_contexts(values: BrokerValues) -> Contexts:
     """The contexts of the file; none without one. ConfigError: one sentence."""
     path = values[JAAS_PATH]
     if path is None:
@@ -92,7 +93,7 @@ def logins_of(security: ListenerSecurity, contexts: Contexts) -> Logins:
     return Logins(modules, tokens, service)
 
 
-def warnings_of_file(values: Mapping[str, Any]) -> list[str]:
+def warnings_of_file(values: BrokerValues) -> list[str]:
     """Sentences about the file of `read_contexts` for the log at the start."""
     path = values[JAAS_PATH]
     if path is None or not os.stat(path).st_mode & 0o077:

@@ -11,7 +11,7 @@ ConfigHelper, release 4.3.
 import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from odradek.config import option_list
 from odradek.config.option import (
@@ -29,6 +29,9 @@ from odradek.config.option import (
 )
 from odradek.config.secret import Secret
 from odradek.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from odradek.config.option_values import BrokerValues, TopicValues
 
 
 class BrokerOptions(dict[str, Option]):
@@ -290,7 +293,7 @@ def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
     return {name: _parse(name, text, TOPIC_OPTIONS, "topic") for name, text in configs.items()}
 
 
-def check_topic_configs(configs: Mapping[str, str | None], defaults: Mapping[str, Any]) -> None:
+def check_topic_configs(configs: Mapping[str, str | None], defaults: "TopicValues") -> None:
     """Refuse with KafkaError(INVALID_CONFIG) a topic's own settings that contradict each other or
     `topic_defaults`, and all that `parse_topic_configs` refuses.
     """
@@ -308,11 +311,11 @@ def parse_group_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
     return {name: _parse(name, text, GROUP_OPTIONS, "group") for name, text in configs.items()}
 
 
-def check_group_configs(configs: Mapping[str, str | None], broker: Mapping[str, Any]) -> None:
-    """Refuse with KafkaError(INVALID_CONFIG) a group's own settings outside of the bounds in `broker`
-    (`broker_values`), a session that would end before the next heartbeat, and all that `parse_group_configs`
-    refuses.
+def check_group_configs(configs: Mapping[str, str | None], values: "BrokerValues") -> None:
+    """Refuse with KafkaError(INVALID_CONFIG) a group's own settings outside of the broker's bounds, a
+    session that would end before the next heartbeat, and all that `parse_group_configs` refuses.
     """
+    broker: Mapping[str, Any] = values
     own = parse_group_configs(configs)
     assignor, assignors = own.get("streams.assignor.name"), broker["group.streams.assignors"]
     if assignor is not None and assignor not in assignors:
@@ -427,7 +430,7 @@ def _bad_request(sentence: str) -> KafkaError:
 # --- Effective values ---
 
 
-def broker_values(layers: BrokerLayers) -> dict[str, Any]:
+def broker_values(layers: BrokerLayers) -> "BrokerValues":
     """The value of every broker option. ValueError: a text is no valid value."""
     options = layers.options
     values = dict(options.defaults)
@@ -436,20 +439,21 @@ def broker_values(layers: BrokerLayers) -> dict[str, Any]:
             option = options.get(name)
             if option is not None:
                 values[name] = option.parse(text)
-    return values
+    return cast("BrokerValues", values)
 
 
-def topic_defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
-    """The value of each topic option without a setting of the topic, from `broker_values`."""
-    return {
+def topic_defaults(broker: "BrokerValues") -> "TopicValues":
+    """The value of each topic option without a setting of the topic."""
+    defaults = {
         name: _from_synonyms(option, broker) if option.synonyms else option.default_value
         for name, option in TOPIC_OPTIONS.items()
     }
+    return cast("TopicValues", defaults)
 
 
-def topic_values(configs: Mapping[str, str | None], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def topic_values(configs: Mapping[str, str | None], defaults: "TopicValues") -> "TopicValues":
     """The value of every topic option of one topic, from its own settings and `topic_defaults`."""
-    values = {**defaults, **parse_topic_configs(configs)}
+    values = cast("TopicValues", {**defaults, **parse_topic_configs(configs)})
     if values["internal.segment.bytes"] is not None:
         values["segment.bytes"] = values["internal.segment.bytes"]
     return values
@@ -488,7 +492,7 @@ def first_of_list(option: Option, value: Any) -> Any:
 # --- DescribeConfigs ---
 
 
-def _effective(layers: BrokerLayers) -> dict[str, Any]:
+def _effective(layers: BrokerLayers) -> "BrokerValues":
     """The values that the broker uses; stored settings that it cannot use are left out."""
     broker, _ = honoured(layers.broker, layers.options)
     all_brokers, _ = honoured(layers.all_brokers, layers.options)
@@ -502,7 +506,7 @@ def describe_topic(
     Synonyms are always filled in; the handler removes them unless they were requested.
     """
     own, refused = honoured(configs, TOPIC_OPTIONS)
-    values = {**topic_defaults(_effective(layers)), **parse_topic_configs(own)}
+    values: Mapping[str, Any] = {**topic_defaults(_effective(layers)), **parse_topic_configs(own)}
     entries = []
     for name in _wanted(names, TOPIC_OPTIONS, configs):
         option = TOPIC_OPTIONS[name]
@@ -520,7 +524,7 @@ def describe_group(
     """The DescribeConfigs entries of a group with these settings of its own, whether the group exists or not.
     The value is the setting, even if the broker's bounds now change its effect.
     """
-    broker = _effective(layers)
+    broker: Mapping[str, Any] = _effective(layers)
     entries = []
     for name in _wanted(names, GROUP_OPTIONS):
         option = GROUP_OPTIONS[name]
@@ -541,7 +545,7 @@ def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) ->
     """The DescribeConfigs entries of one broker: as in Kafka, internal options only if they were set at
     start, and settings of single listeners. Unknown names set at start are included, as sensitive.
     """
-    values = _effective(layers)
+    values: Mapping[str, Any] = _effective(layers)
     entries = []
     for name in _wanted(names, layers.options, layers.start):
         option = layers.options[name]

@@ -8,16 +8,18 @@ Kafka's.
 Source: Kafka's KafkaConfig.validateValues, release 4.3.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
 from odradek.config.config_error import ConfigError
 
-BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
-VOTERS = "controller.quorum.voters"
+if TYPE_CHECKING:
+    from odradek.config.option_values import BrokerValues
+
+BOOTSTRAP_SERVERS: Final = "controller.quorum.bootstrap.servers"
+VOTERS: Final = "controller.quorum.voters"
 
 
-def joins_cluster(values: Mapping[str, Any], node_id: int) -> bool:
+def joins_cluster(values: "BrokerValues", node_id: int) -> bool:
     """Whether a node with these values of options belongs to a cluster. ConfigError: the node would be a
     controller, or its role is not defined."""
     roles = frozenset(values["process.roles"] or ())

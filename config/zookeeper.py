@@ -9,21 +9,25 @@ ZooKeeper 3.8.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from odradek.config import logins
 from odradek.config.config_error import ConfigError
 from odradek.config.credentials import Credentials
 
-CONNECT = "zookeeper.connect"
-TLS, SET_ACL = "zookeeper.ssl.client.enable", "zookeeper.set.acl"
-KEY_STORE = "zookeeper.ssl.keystore.location"
+if TYPE_CHECKING:
+    from odradek.config.option_values import BrokerValues
+
+CONNECT: Final = "zookeeper.connect"
+TLS: Final = "zookeeper.ssl.client.enable"
+SET_ACL: Final = "zookeeper.set.acl"
+KEY_STORE: Final = "zookeeper.ssl.keystore.location"
 _SECTION = "Client"
 _DIGEST = "DIGEST-MD5"
 
 
-def settings_without_use(given: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:
+def settings_without_use(given: Iterable[str], values: BrokerValues) -> tuple[str, ...]:
     """Settings of ZooKeeper where there is none, and of TLS where it has none."""
     return tuple(
         name
@@ -34,7 +38,7 @@ def settings_without_use(given: Iterable[str], values: Mapping[str, Any]) -> tup
     )
 
 
-def tls_options(values: Mapping[str, Any]) -> dict[str, str] | None:
+def tls_options(values: BrokerValues) -> dict[str, str] | None:
     """The same as options of a listener, whose names begin with `ssl.`; None: the connection has no TLS."""
     if not values[TLS]:
         return None
@@ -72,7 +76,7 @@ def _store_options(store: str, path: str | None, kind: str | None, password: str
     return found
 
 
-def login_of(values: Mapping[str, Any]) -> Credentials | None:
+def login_of(values: BrokerValues) -> Credentials | None:
     """The login of the section; None without one. Reads the file. ConfigError: one sentence."""
     section = logins.read_contexts(values).get(_SECTION)
     if not section:
@@ -90,7 +94,7 @@ def login_of(values: Mapping[str, Any]) -> Credentials | None:
     return Credentials(_DIGEST, user.reveal(), password)
 
 
-def is_protected(values: Mapping[str, Any], login: Credentials | None) -> bool:
+def is_protected(values: BrokerValues, login: Credentials | None) -> bool:
     """Whether nodes are made for the broker alone to change. ConfigError: nobody would know who it is."""
     if not values[SET_ACL]:
         return False

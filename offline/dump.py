@@ -15,6 +15,7 @@ import json
 import mmap
 import os
 import struct
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TextIO
 
@@ -47,11 +48,11 @@ def dump(
     records: bool,
     as_json: bool,
     out: TextIO,
-    err: TextIO,
+    err: TextIO | None = None,
     include_empty: bool = False,
 ) -> int:
-    """Print the files at the paths; 1 if one is damaged or cannot be read, else 0. `err` gets a sentence for
-    each path that is nothing of a broker.
+    """Print the files at the paths; 1 if one is damaged or cannot be read, else 0. `err` (or stderr) gets a
+    sentence for each path that is nothing of a broker.
 
     The summary of a data directory has its partitions by topic and number, those without a batch only with
     `include_empty`.
@@ -60,7 +61,7 @@ def dump(
     for path in paths:
         refusal = _refusal(path)
         if refusal is not None:
-            print(f"odradek: {refusal}", file=err)
+            print(f"odradek: {refusal}", file=err or sys.stderr)
             status = 1
             continue
         for fact in _facts(path, records, include_empty):

@@ -131,7 +131,7 @@ class BrokerServer:
         """Returns when every listener answers. Raises ConfigError with one sentence for people; a start that
         fails leaves nothing behind."""
         async with AsyncExitStack() as ending:
-            if self.config["zookeeper.connect"]:
+            if self.config.values["zookeeper.connect"]:
                 serves = serve_in_zookeeper
             else:
                 serves = serve_alone if self.config.cluster is None else serve_in_cluster
@@ -144,7 +144,7 @@ class BrokerServer:
         from odradek.config.config_error import ConfigError
         from odradek.server.metrics.endpoint import Endpoint
 
-        endpoint = Endpoint(self, self._node.now_ms, self.config["odradek.metrics.series.max"])
+        endpoint = Endpoint(self, self._node.now_ms, self.config.values["odradek.metrics.series.max"])
         try:
             self._metrics_port = await endpoint.open(host, port)
         except OSError as error:

@@ -97,9 +97,9 @@ def _follow_metadata(bound: Bound, deciding: Deciding) -> TopicLogs:
 
 
 def _configure_store(store: LogStore, live: LiveConfig[LogConfig]) -> None:
-    store.places.producer_expiration_ms = live["producer.id.expiration.ms"]
+    store.places.producer_expiration_ms = live.values["producer.id.expiration.ms"]
     store.creating.cordon(live.cordoned_directories)
-    store.relocation.allowance.change(live["replica.alter.log.dirs.io.max.bytes.per.second"])
+    store.relocation.allowance.change(live.values["replica.alter.log.dirs.io.max.bytes.per.second"])
 
 
 def _follow_changes(opened: Opened) -> None:

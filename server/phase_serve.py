@@ -159,7 +159,7 @@ def _new_connections(opened: Opened, parts: NodeParts, ending: AsyncExitStack) -
     )
 
     connections.dispatcher.authorizer = parts.authorizer
-    slow_ms = node.config["odradek.log.slow.request.ms"]
+    slow_ms = node.config.values["odradek.log.slow.request.ms"]
     if slow_ms >= 0:
         from odradek.server.network.slow_requests import NS_PER_MS, SlowRequests
         from odradek.server.network.timers import monotonic_ms
@@ -192,7 +192,7 @@ def _open_kafka_07(
 def _tell_what_is_open(config: BrokerConfig, listeners: Sequence[Listener]) -> None:
     """One line for all listeners without a login, where no ACL decides."""
     unguarded = [one for one in listeners if one.sasl is None and not (one.tls and one.tls.needs_certificate)]
-    if config.authorizer_class_name or not unguarded:
+    if config.values["authorizer.class.name"] or not unguarded:
         return
     is_local = all(one.host in ("localhost", "::1") or one.host.startswith("127.") for one in unguarded)
     logger.log(
@@ -204,7 +204,7 @@ def _tell_what_is_open(config: BrokerConfig, listeners: Sequence[Listener]) -> N
 
 def _authorizer(opened: Opened) -> Authorizer:
     node, publisher = opened.bound.node, opened.plane.publisher
-    if not node.config.authorizer_class_name:
+    if not node.config.values["authorizer.class.name"]:
         return ALLOW_ALL
     from odradek.server.security.authorizer import new_authorizer
 
@@ -243,7 +243,7 @@ def _node_parts(
     bound, schedule = opened.bound, opened.schedule
     directory_id = bound.identity.directory_ids[bound.node.config.data_directories[0]]
     publisher, zookeeper = opened.plane.publisher, bound.node.zookeeper
-    metadata_bytes_max = bound.node.config["offset.metadata.max.bytes"]
+    metadata_bytes_max = bound.node.config.values["offset.metadata.max.bytes"]
     return NodeParts(
         node_id=bound.node.id,
         plane=opened.plane,
@@ -281,32 +281,32 @@ def _node_parts(
 def _api_settings(node: Node, live: LiveConfig[LogConfig]) -> ApiSettings:
     from odradek.apis.node import ApiSettings
 
-    config = node.config
+    config, values = node.config, node.config.values
     return ApiSettings(
         start_configs=config.layers.start,
         internal_topics=_internal_topics(config),
-        controller_listener=next(iter(config["controller.listener.names"] or ()), "CONTROLLER"),
-        auto_creates_topics=config.auto_create_topics_enable,
-        deletes_topics=config.delete_topic_enable,
-        fetch_max_bytes=config.fetch_max_bytes,
-        fetch_session_slots=config.max_incremental_fetch_session_cache_slots,
-        share_sessions_max=config["group.share.max.share.sessions"],
-        description_partitions_max=config.max_request_partition_size_limit,
-        verifies_transactions=lambda: live["transaction.partition.verification.enable"],
-        verification_pause_ms_max=config.add_partitions_to_txn_retry_backoff_ms,
-        verification_patience_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
+        controller_listener=next(iter(values["controller.listener.names"] or ()), "CONTROLLER"),
+        auto_creates_topics=values["auto.create.topics.enable"],
+        deletes_topics=values["delete.topic.enable"],
+        fetch_max_bytes=values["fetch.max.bytes"],
+        fetch_session_slots=values["max.incremental.fetch.session.cache.slots"],
+        share_sessions_max=values["group.share.max.share.sessions"],
+        description_partitions_max=values["max.request.partition.size.limit"],
+        verifies_transactions=lambda: live.values["transaction.partition.verification.enable"],
+        verification_pause_ms_max=values["add.partitions.to.txn.retry.backoff.ms"],
+        verification_patience_ms=values["add.partitions.to.txn.retry.backoff.max.ms"],
         broker_options=config.layers.options,
         check_broker_configs=live.check_broker,
-        telemetry_max_bytes=config["telemetry.max.bytes"],
+        telemetry_max_bytes=values["telemetry.max.bytes"],
         changes_log_levels=node.owns_process,
         token_rules=_token_rules(config),
         security_protocols={one.name: one.protocol for one in config.listeners},
-        option_value=live.__getitem__,
+        option_value=live.option_value,
     )
 
 
 def _token_rules(config: BrokerConfig) -> TokenRules:
-    if not config["delegation.token.secret.key"]:
+    if not config.values["delegation.token.secret.key"]:
         return TokenRules(None)
     from odradek.server.security.tokens import token_rules
 
@@ -315,31 +315,32 @@ def _token_rules(config: BrokerConfig) -> TokenRules:
 
 def _internal_topics(config: BrokerConfig) -> tuple[NewTopic, NewTopic, NewTopic]:
     """The topics in which coordinators keep their state, as they are to be created."""
+    values = config.values
     return (
         NewTopic(
             OFFSETS_TOPIC,
-            partition_count=config.offsets_topic_num_partitions,
-            replication_factor=config.offsets_topic_replication_factor,
-            configs={**OFFSETS_TOPIC_CONFIGS, "segment.bytes": str(config.offsets_topic_segment_bytes)},
+            partition_count=values["offsets.topic.num.partitions"],
+            replication_factor=values["offsets.topic.replication.factor"],
+            configs={**OFFSETS_TOPIC_CONFIGS, "segment.bytes": str(values["offsets.topic.segment.bytes"])},
         ),
         NewTopic(
             TRANSACTIONS_TOPIC,
-            partition_count=config.transaction_state_log_num_partitions,
-            replication_factor=config.transaction_state_log_replication_factor,
+            partition_count=values["transaction.state.log.num.partitions"],
+            replication_factor=values["transaction.state.log.replication.factor"],
             configs={
                 **TRANSACTIONS_TOPIC_CONFIGS,
-                "min.insync.replicas": str(config.transaction_state_log_min_isr),
-                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                "min.insync.replicas": str(values["transaction.state.log.min.isr"]),
+                "segment.bytes": str(values["transaction.state.log.segment.bytes"]),
             },
         ),
         NewTopic(
             SHARE_STATE_TOPIC,
-            partition_count=config["share.coordinator.state.topic.num.partitions"],
-            replication_factor=config["share.coordinator.state.topic.replication.factor"],
+            partition_count=values["share.coordinator.state.topic.num.partitions"],
+            replication_factor=values["share.coordinator.state.topic.replication.factor"],
             configs={
                 **SHARE_STATE_TOPIC_CONFIGS,
-                "min.insync.replicas": str(config["share.coordinator.state.topic.min.isr"]),
-                "segment.bytes": str(config["share.coordinator.state.topic.segment.bytes"]),
+                "min.insync.replicas": str(values["share.coordinator.state.topic.min.isr"]),
+                "segment.bytes": str(values["share.coordinator.state.topic.segment.bytes"]),
             },
         ),
     )
@@ -348,16 +349,16 @@ def _internal_topics(config: BrokerConfig) -> tuple[NewTopic, NewTopic, NewTopic
 def connection_limits(config: BrokerConfig, live: LiveConfig[LogConfig]) -> ConnectionLimits:
     """The limits of connections, as they are set now."""
     return ConnectionLimits(
-        request_bytes_max=config.socket_request_max_bytes,
-        connections_max=live["max.connections"],
+        request_bytes_max=config.values["socket.request.max.bytes"],
+        connections_max=live.values["max.connections"],
         connections_max_of_listeners=live.of_listeners("max.connections"),
-        connections_per_ip_max=live["max.connections.per.ip"],
-        connections_per_ip_overrides=counts_by_address(live["max.connections.per.ip.overrides"]),
-        creation_rate_max=live["max.connection.creation.rate"],
+        connections_per_ip_max=live.values["max.connections.per.ip"],
+        connections_per_ip_overrides=counts_by_address(live.values["max.connections.per.ip.overrides"]),
+        creation_rate_max=live.values["max.connection.creation.rate"],
         creation_rate_max_of_listeners=live.of_listeners("max.connection.creation.rate"),
-        quota_samples=config["quota.window.num"],
-        quota_window_ms=config["quota.window.size.seconds"] * 1000,
-        idle_ms_max=config.connections_max_idle_ms,
+        quota_samples=config.values["quota.window.num"],
+        quota_window_ms=config.values["quota.window.size.seconds"] * 1000,
+        idle_ms_max=config.values["connections.max.idle.ms"],
     )
 
 
@@ -371,7 +372,7 @@ def _start_background(serving: Serving, upkeep: Upkeep, ending: AsyncExitStack) 
         ending.callback(end)
     ending.callback(connections.start_sweeping(schedule.timers))
     _watch_disks(opened, ending)
-    if config["delegation.token.secret.key"] and opened.deciding.forward is None:
+    if config.values["delegation.token.secret.key"] and opened.deciding.forward is None:
         _sweep_tokens(opened, ending)
     if opened.bound.ports.tls_acceptors:
         _follow_tls(opened, ending)
@@ -381,7 +382,7 @@ def _start_background(serving: Serving, upkeep: Upkeep, ending: AsyncExitStack) 
     for delay_ms, is_first in ((WARM_UP_DELAY_MS, True), (WARM_UP_MORE_DELAY_MS, False)):
         begin = partial(_warm_up, connections.dispatcher.routes, schedule, topics, is_first)
         ending.callback(schedule.timers.after(delay_ms, begin).cancel)
-    if config.log_cleaner_enable:
+    if config.values["log.cleaner.enable"]:
         compaction = Compaction(
             opened.bound.store, schedule, opened.bound.reconfiguration, opened.bound.node.now_ms
         )
@@ -395,7 +396,7 @@ def _sweep_tokens(opened: Opened, ending: AsyncExitStack) -> None:
 
     node, schedule = opened.bound.node, opened.schedule
     assert isinstance(opened.plane, ClusterMachine)
-    interval_ms = node.config["delegation.token.expiry.check.interval.ms"]
+    interval_ms = node.config.values["delegation.token.expiry.check.interval.ms"]
     sweep = TokenSweep(opened.plane, schedule.changes, schedule.timers, node.now_ms, interval_ms)
     ending.callback(sweep.stop)
 

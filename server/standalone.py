@@ -74,7 +74,7 @@ def _repair_metadata(node: Node, path: str) -> SqliteMetadataStore:
         node_id=node.id,
         now_ms=node.now_ms(),
         tell=logger.error,
-        is_guarded=bool(node.config.authorizer_class_name) or bool(node.config.security),
+        is_guarded=bool(node.config.values["authorizer.class.name"]) or bool(node.config.security),
     )
 
 
@@ -98,7 +98,9 @@ def _new_machine(bound: Bound, metadata: SqliteMetadataStore) -> ClusterMachine:
         cluster_id=bound.identity.cluster_id,
         new_topic_id=_new_topic_id,
         defaults=TopicDefaults(
-            config.num_partitions, config.default_replication_factor, config.min_insync_replicas
+            config.values["num.partitions"],
+            config.values["default.replication.factor"],
+            config.values["min.insync.replicas"],
         ),
         check_topic_configs=live.check_topic,
         check_broker_configs=live.check_broker,
@@ -116,7 +118,7 @@ def _register_broker(node: Node, ports: Ports, machine: ClusterMachine) -> None:
             continue
         host, port = listener.advertised or ("", listener.port)
         endpoints[listener.name] = Endpoint(host, port)
-    machine.register_broker(Broker(node.id, endpoints, node.config.broker_rack), is_controller=True)
+    machine.register_broker(Broker(node.id, endpoints, node.config.values["broker.rack"]), is_controller=True)
 
 
 def _finalize_features(bound: Bound, machine: ClusterMachine) -> None:

@@ -14,10 +14,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from odradek.client.client_error import ClientError
-from odradek.client.command_line import Parser
 from odradek.client.connecting import add_connection_arguments, options_of, properties_of, timeout_ms
 from odradek.client.librdkafka_names import java_names
 from odradek.client.progress import Progress
+from odradek.config.command_line import Parser
 from odradek.spark.jobs.errors import JobError, sentence_of
 from odradek.spark.report import Report
 

@@ -297,12 +297,18 @@ def seal(cluster: Cluster, query: str, epoch: int, tasks: int, topic: str = MARK
 
 
 def read(
-    cluster: Cluster, query: str, number: int | None = None, topic: str = MARKERS_TOPIC
+    cluster: Cluster,
+    query: str,
+    number: int | None = None,
+    topic: str = MARKERS_TOPIC,
+    *,
+    may_be_expired: bool = True,
 ) -> dict[int, Marker]:
     """The markers of all tasks of a query, by their numbers.
 
     The marker of task `number` is exact, if its transactional id has been taken over; the others may change.
-    They come from the group's offsets, or, if those have expired, from the topic.
+    They come from the group's offsets, or, if those have expired, from the topic, which takes longer; not
+    without `may_be_expired`.
     """
     markers: dict[int, Marker] = {}
     for start in range(0, 1 << 20, PLACES):
@@ -314,7 +320,7 @@ def read(
         place = number % PLACES
         own = _markers(cluster, group(query, number), topic, [place], is_stable=True)
         markers.update(zip([number], own.values(), strict=False))
-    return markers or _read_topic(cluster, query, topic)
+    return markers or (_read_topic(cluster, query, topic) if may_be_expired else {})
 
 
 def sealed(cluster: Cluster, query: str, topic: str = MARKERS_TOPIC) -> tuple[int, int] | None:

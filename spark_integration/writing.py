@@ -4,12 +4,19 @@ Exactly once: the rows and the task's marker (`markers`) are one transaction. Fi
 transactional id over, which fences an earlier attempt and aborts its open transaction. Then it writes the
 rows in a transaction. When their number and checksum are known, it reads the markers: if these rows were
 written before, it aborts the transaction, else it commits with the marker.
+
+If an earlier run has written rows of this epoch, the markers decide before anything is sent: records of an
+aborted transaction stay in the log, and readers with read_uncommitted, as Spark's are by default, get them.
+The encoded rows wait in a temporary file meanwhile.
 """
 
 from __future__ import annotations
 
+import pickle
 import random
-from collections.abc import Callable, Iterable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow
@@ -18,7 +25,7 @@ from odradek.client.client_error import ClientError
 from odradek.client.cluster import ANY_NODE, Cluster, leader_of
 from odradek.client.producing import Producer
 from odradek.spark import markers
-from odradek.spark.batching import Batches, RowsRefused
+from odradek.spark.batching import Batches, RecordsBuffer, RowsRefused
 from odradek.spark.markers import Marker, MarkerError, Rows
 from odradek.spark.write_options import WriteOptions
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -60,7 +67,8 @@ def write(options: WriteOptions, rows: Iterable[pyarrow.RecordBatch], task: Task
         batches = _batches(cluster, options)
         if task is None:
             with Producer(cluster) as producer:
-                _send(producer, batches, rows)
+                for records in _encoded(batches, rows):
+                    producer.send(records)
                 producer.flush()
             return Outcome(None, _rows(batches, ""))
         return _write_once(cluster, options, batches, rows, task)
@@ -98,20 +106,73 @@ def _write_once(
         transaction_timeout_ms=options.transaction_timeout_ms,
     ) as producer:
         producer.init_transactions()
-        producer.begin()
-        try:
-            _send(producer, batches, rows)
-            written = _rows(batches, task.run)
-            found = _end(cluster, producer, task, written, topic)
-        except (MarkerError, RowsRefused):
-            _abort(producer)
-            raise
-        except ClientError:
-            raise  # the broker is in trouble, or has another attempt: the next one cleans up
-        except BaseException:
-            _abort(producer)
-            raise
+        encoded = _encoded(batches, rows)
+        if _may_be_written(cluster, task, topic):
+            with _held(encoded) as held:
+                found = _found(cluster, task, _rows(batches, task.run), topic)
+                if found is not None:
+                    return Outcome(task, _rows(batches, task.run), found)
+                return _commit(cluster, producer, batches, held, task, topic)
+        return _commit(cluster, producer, batches, encoded, task, topic)
+
+
+def _commit(
+    cluster: Cluster,
+    producer: Producer,
+    batches: Batches,
+    encoded: Iterable[RecordsBuffer],
+    task: Task,
+    topic: str,
+) -> Outcome:
+    """One transaction with the rows and the marker."""
+    producer.begin()
+    try:
+        for records in encoded:
+            producer.send(records)
+        written = _rows(batches, task.run)
+        found = _end(cluster, producer, task, written, topic)
+    except (MarkerError, RowsRefused):
+        _abort(producer)
+        raise
+    except ClientError:
+        raise  # the broker is in trouble, or has another attempt: the next one cleans up
+    except BaseException:
+        _abort(producer)
+        raise
     return Outcome(task, written, found)
+
+
+def _may_be_written(cluster: Cluster, task: Task, topic: str) -> bool:
+    """Whether another run has written rows of the epoch, or another attempt those of this task."""
+    there = markers.read(cluster, task.query, task.number, topic, may_be_expired=False)
+    return any(
+        marker.epoch == task.epoch
+        and (number == task.number or any(one.run != task.run for one in marker.entries))
+        for number, marker in there.items()
+    )
+
+
+@contextmanager
+def _held(encoded: Iterable[RecordsBuffer]) -> Iterator[Iterator[RecordsBuffer]]:
+    """Takes all, and gives them again from a file: a task may have more rows than memory."""
+    with tempfile.TemporaryFile(prefix="odradek-spark-") as file:
+        for records in encoded:
+            pickle.dump(records, file, pickle.HIGHEST_PROTOCOL)
+        size_bytes = file.tell()
+        file.seek(0)
+
+        def again() -> Iterator[RecordsBuffer]:
+            while file.tell() < size_bytes:
+                yield pickle.load(file)
+
+        yield again()
+
+
+def _found(cluster: Cluster, task: Task, written: Rows, topic: str) -> int | None:
+    """The number of the task that has written the rows; None if they have to be written."""
+    there = markers.read(cluster, task.query, task.number, topic)
+    sealed = markers.sealed(cluster, task.query, topic)
+    return markers.judge(there, sealed, task.epoch, task.number, written, str(task))
 
 
 def _end(cluster: Cluster, producer: Producer, task: Task, written: Rows, topic: str) -> int | None:
@@ -129,12 +190,10 @@ def _end(cluster: Cluster, producer: Producer, task: Task, written: Rows, topic:
     return None
 
 
-def _send(producer: Producer, batches: Batches, rows: Iterable[pyarrow.RecordBatch]) -> None:
+def _encoded(batches: Batches, rows: Iterable[pyarrow.RecordBatch]) -> Iterator[RecordsBuffer]:
     for batch in rows:
-        for records in batches.add(batch):
-            producer.send(records)
-    for records in batches.drain():
-        producer.send(records)
+        yield from batches.add(batch)
+    yield from batches.drain()
 
 
 def _abort(producer: Producer) -> None:

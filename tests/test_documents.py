@@ -13,7 +13,7 @@ NAMED_TEST = re.compile(r"`((?:compat_)?tests/[\w/]+\.py)::(test_\w+)`")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCES_OF_HOW_TO = {"console", "sh", "yaml", "json", "text"}
 """`console` is run by compat_tests/commands/test_console_blocks.py."""
-NOT_RUN = {"docker", "systemctl", "journalctl", "pip", "kafka-features.sh"}
+NOT_RUN = {"docker", "systemctl", "journalctl", "pip"}
 """Programs that no test can run as a page shows them: these alone are in blocks of `sh`."""
 SHOWN = re.compile(r"^( *)```python\n +# ([\w/]+\.py)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 STEP = re.compile(r"^\| `([\w./]+\.(?:py|pyx|pxi))` \| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)

@@ -27,6 +27,38 @@ def members(request: pytest.FixtureRequest) -> Iterator[list[Any]]:
 
 
 @pytest.mark.timeout(300)
+def test_partitions_move_and_leaders_come_back(rows: Callable[..., Rows], members: list[Any]) -> None:
+    at_one = {"bootstrap": members[0].bootstrap_servers}
+
+    def replicas() -> list[list[int]]:
+        described = rows("topics", "describe", "moved", **at_one)
+        return [row["replicas"] for row in described if row["leader"] is not None]
+
+    rows("topics", "create", "moved", "-p", "2", "-r", "1", **at_one)
+    wait_until(lambda: len(rows("topics", "list", "moved", **at_one)) == 1, "the topic is there", seconds=60)
+    before = replicas()
+    tried = rows("topics", "move", "moved", "--to", "1,2", "--replicas", "2", "--dry-run", **at_one)
+    assert sorted(sorted(row["replicas"]) for row in tried) == [[1, 2], [1, 2]]
+    assert replicas() == before
+    planned = rows("topics", "move", "moved", "--to", "1,2", "--replicas", "2", "--wait", **at_one)
+    assert planned == tried
+    wait_until(lambda: replicas() == [row["replicas"] for row in planned], "both have both", seconds=60)
+    assert rows("topics", "move", **at_one) == []
+    wait_until(
+        lambda: all(len(row["in_sync"]) == 2 for row in rows("topics", "describe", "moved", **at_one)),
+        "both are in sync",
+    )
+    rows("cluster", "elect", "moved", **at_one)
+    wait_until(
+        lambda: all(
+            row["leader"] == row["replicas"][0] for row in rows("topics", "describe", "moved", **at_one)
+        ),
+        "the first replicas lead",
+    )
+    rows("topics", "delete", "moved", **at_one)
+
+
+@pytest.mark.timeout(300)
 def test_a_broker_that_dies_is_seen_in_each_check_that_it_concerns(
     rows: Callable[..., Rows], members: list[Any]
 ) -> None:

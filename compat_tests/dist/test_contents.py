@@ -78,10 +78,11 @@ def binaries(wheel: zipfile.ZipFile) -> set[str]:
     return {name for name in wheel.namelist() if name.endswith((".so", ".pyd", ".dylib"))}
 
 
-def test_the_wheel_has_every_compiled_part_and_its_types(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_has_every_compiled_part_its_types_and_those_of_options(wheel: zipfile.ZipFile) -> None:
     parts = {name.replace(".", "/") for name in extension_modules()}
     assert binaries(wheel) == {f"{part}.abi3.so" for part in parts}
-    assert {name for name in wheel.namelist() if name.endswith(".pyi")} == {f"{part}.pyi" for part in parts}
+    stubs = {f"{part}.pyi" for part in parts} | {"odradek/config/option_values.pyi"}
+    assert {name for name in wheel.namelist() if name.endswith(".pyi")} == stubs
 
 
 def test_the_entry_points_are_a_console_script_and_a_pytest_plugin(wheel: zipfile.ZipFile) -> None:

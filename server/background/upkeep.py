@@ -46,15 +46,15 @@ class Upkeep:
     def start(self, config: BrokerConfig) -> list[Callable[[], None]]:
         every = self._schedule.timers.every
         maintenance_ms = max(
-            min(config.log_retention_check_interval_ms, MAINTENANCE_INTERVAL_MS_MAX),
+            min(config.values["log.retention.check.interval.ms"], MAINTENANCE_INTERVAL_MS_MAX),
             MAINTENANCE_INTERVAL_MS_MIN,
         )
-        expiry_ms = max(config.producer_id_expiration_check_interval_ms, EXPIRY_INTERVAL_MS_MIN)
+        expiry_ms = max(config.values["producer.id.expiration.check.interval.ms"], EXPIRY_INTERVAL_MS_MIN)
         high_watermarks_ms = max(
-            config.replica_high_watermark_checkpoint_interval_ms, HIGH_WATERMARKS_INTERVAL_MS_MIN
+            config.values["replica.high.watermark.checkpoint.interval.ms"], HIGH_WATERMARKS_INTERVAL_MS_MIN
         )
         return [
-            self._later_every(config.log_initial_task_delay_ms, maintenance_ms, self._maintain),
+            self._later_every(config.values["log.initial.task.delay.ms"], maintenance_ms, self._maintain),
             every(expiry_ms, self._expire_producers),
             every(flush_look_interval_ms(config), self._flush_due),
             every(high_watermarks_ms, self._checkpoint_high_watermarks),
@@ -156,7 +156,7 @@ class Compaction:
 
     def _look_later(self) -> None:
         live, timers = self._reconfiguration.live, self._schedule.timers
-        delay_ms = max(live["log.cleaner.backoff.ms"], CLEANER_LOOK_INTERVAL_MS_MIN)
+        delay_ms = max(live.values["log.cleaner.backoff.ms"], CLEANER_LOOK_INTERVAL_MS_MIN)
         self._endings = [timers.after(delay_ms, self._look).cancel]
 
     def _look(self) -> None:
@@ -198,18 +198,18 @@ def _cleaner_options(live: LiveConfig[LogConfig]) -> CleanerOptions:
     from odradek.server.background.cleaner import CleanerOptions
 
     return CleanerOptions(
-        threads=live["log.cleaner.threads"],
-        backoff_ms=live["log.cleaner.backoff.ms"],
-        bytes_per_second=live["log.cleaner.io.max.bytes.per.second"],
-        dedupe_buffer_bytes=live["log.cleaner.dedupe.buffer.size"],
-        load_factor=live["log.cleaner.io.buffer.load.factor"],
-        io_buffer_bytes=live["log.cleaner.io.buffer.size"],
+        threads=live.values["log.cleaner.threads"],
+        backoff_ms=live.values["log.cleaner.backoff.ms"],
+        bytes_per_second=live.values["log.cleaner.io.max.bytes.per.second"],
+        dedupe_buffer_bytes=live.values["log.cleaner.dedupe.buffer.size"],
+        load_factor=live.values["log.cleaner.io.buffer.load.factor"],
+        io_buffer_bytes=live.values["log.cleaner.io.buffer.size"],
     )
 
 
 def flush_look_interval_ms(config: BrokerConfig) -> int:
     """How often logs are searched for records that `flush.ms` wants flushed."""
-    interval_ms: int = min(config.log_flush_scheduler_interval_ms, FLUSH_LOOK_INTERVAL_MS_MAX)
+    interval_ms = min(config.values["log.flush.scheduler.interval.ms"], FLUSH_LOOK_INTERVAL_MS_MAX)
     return max(interval_ms, FLUSH_LOOK_INTERVAL_MS_MIN)
 
 

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.coordinator.cluster.features import NODE_FEATURES, refusal_of_features
 from odradek.coordinator.cluster.metadata_image import SECURITY_PROTOCOLS
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.cluster")
 
 OWN_RECORD_S = 5.0
-UNPROTECTED = "odradek.ignore.acls"
+UNPROTECTED: Final = "odradek.ignore.acls"
 """The option that lets a node serve in a cluster with ACLs."""
 
 
@@ -77,15 +77,11 @@ class Member:
     def __init__(
         self,
         settings: LinkSettings,
-        cluster: ClusterConfig,
+        config: BrokerConfig,
         homes: ReplicaHomes,
         on_end: Callable[[], object],
-        *,
-        enforces_acls: bool = False,
-        ignores_acls: bool = False,
     ) -> None:
-        """`homes` are where replicas of this node are. `enforces_acls`: this node has an authorizer;
-        `ignores_acls` is `UNPROTECTED`."""
+        """`homes` are where replicas of this node are."""
         self.publisher = Publisher(ClusterView(cluster_id=settings.cluster_id))
         self.deletions: dict[bytes, str] = {}
         self.log_directories = _NoNotes()
@@ -99,10 +95,10 @@ class Member:
         self.when_leaving: Callable[[], object] = lambda: None
         """Called when a controlled shutdown begins."""
         self._settings = settings
-        self._cluster = cluster
+        assert config.cluster is not None
+        self._values = config.values
+        self._controllers = config.cluster.bootstrap_text
         self.homes = homes
-        self._enforces_acls = enforces_acls
-        self._ignores_acls = ignores_acls
         self._has_named_acls = False
         self._on_end = on_end
         self._changes: WorkQueue | None = None
@@ -117,8 +113,8 @@ class Member:
         self._new_topics = NewTopics(
             self.link.ask,
             lambda: self.view,
-            partition_count=cluster.num_partitions,
-            replication_factor=cluster.default_replication_factor,
+            partition_count=config.values["num.partitions"],
+            replication_factor=config.values["default.replication.factor"],
         )
         self.reporter = HomeReporter(
             settings.node_id, homes, self.link.ask, lambda: self.broker_epoch, lambda: self.view
@@ -157,7 +153,7 @@ class Member:
 
     async def leave(self) -> None:
         """Controlled shutdown: returns when nothing is led here any more, or nobody waits for it."""
-        if self._cluster.controlled_shutdown_enable and self._has_link:
+        if self._values["controlled.shutdown.enable"] and self._has_link:
             self.when_leaving()
             self.link.begin_shutdown()
             async with self._states:
@@ -240,12 +236,12 @@ class Member:
 
     def _check_view(self, view: ClusterView) -> None:
         """A cluster with a feature that this node does not serve ends it, and so do ACLs."""
-        refusal = refusal_of_features(view.features, "", self._cluster.bootstrap_text)
+        refusal = refusal_of_features(view.features, "", self._controllers)
         if refusal is not None:
             self._end(refusal)
-        if self._enforces_acls or not view.has_acls:
+        if self._values["authorizer.class.name"] or not view.has_acls:
             return
-        if refusal is None and not self._ignores_acls:
+        if refusal is None and not self._values[UNPROTECTED]:
             self._end(
                 "The cluster has ACLs, and this node does not enforce them: every client may do everything "
                 "here. Set authorizer.class.name as the other nodes have it, or "
@@ -339,8 +335,8 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     controllers = [Controller(one.id, one.host, one.port) for one in cluster.controllers]
     cluster_id = claimed.cluster_id
     if cluster_id is None:
-        timeout_ms = cluster.controller_quorum_request_timeout_ms
-        setup = _setup_timeout(cluster, config.controller_login, _controllers_tls(config))
+        timeout_ms = config.values["controller.quorum.request.timeout.ms"]
+        setup = _setup_timeout(config, config.controller_login, _controllers_tls(config))
         cluster_id = await find_cluster_id(controllers, timeout_ms, setup, node.id)
     previous_epoch = claimed.previous_broker_epoch()
     bound = Bound(
@@ -355,14 +351,7 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     directory_ids = {path: uuid_from_text(text) for path, text in bound.identity.directory_ids.items()}
     settings = _link_settings(bound, cluster, controllers, previous_epoch)
     homes = ReplicaHomes(node.id, directory_ids, store)
-    member = Member(
-        settings,
-        cluster,
-        homes,
-        node.on_end,
-        enforces_acls=bool(config.authorizer_class_name),
-        ignores_acls=cluster.odradek_ignore_acls,
-    )
+    member = Member(settings, config, homes, node.on_end)
     member.when_registered = partial(setattr, store, "broker_epoch")
     events.on_moved = member.reporter.moved
     store.failing_disks.are_given_up = True
@@ -381,21 +370,21 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
     from odradek.server.cluster.throttles import Throttles
 
     node, store, schedule = opened.bound.node, opened.bound.store, opened.schedule
-    config, cluster = node.config.replication, node.config.cluster
+    values, cluster = node.config.values, node.config.cluster
     assert cluster is not None
     settings = ReplicationSettings(
         node_id=node.id,
         listener=cluster.inter_broker_listener.name,
-        replica_lag_time_max_ms=config.replica_lag_time_max_ms,
-        max_wait_ms=config.replica_fetch_wait_max_ms,
-        min_bytes=config.replica_fetch_min_bytes,
-        max_bytes=config.replica_fetch_response_max_bytes,
-        partition_max_bytes=config.replica_fetch_max_bytes,
-        backoff_ms=config.replica_fetch_backoff_ms,
-        socket_timeout_ms=config.replica_socket_timeout_ms,
-        receive_buffer_bytes=config.replica_socket_receive_buffer_bytes,
-        fetchers_per_leader=config.num_replica_fetchers,
-        selects_by_rack=config.replica_selector_class == RACK_AWARE_SELECTOR,
+        replica_lag_time_max_ms=values["replica.lag.time.max.ms"],
+        max_wait_ms=values["replica.fetch.wait.max.ms"],
+        min_bytes=values["replica.fetch.min.bytes"],
+        max_bytes=values["replica.fetch.response.max.bytes"],
+        partition_max_bytes=values["replica.fetch.max.bytes"],
+        backoff_ms=values["replica.fetch.backoff.ms"],
+        socket_timeout_ms=values["replica.socket.timeout.ms"],
+        receive_buffer_bytes=values["replica.socket.receive.buffer.bytes"],
+        fetchers_per_leader=values["num.replica.fetchers"],
+        selects_by_rack=values["replica.selector.class"] == RACK_AWARE_SELECTOR,
     )
 
     def current_view() -> ClusterView:
@@ -405,7 +394,9 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
         return member.broker_epoch
 
     throttles = Throttles(
-        node.id, config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000
+        node.id,
+        values["replication.quota.window.num"],
+        values["replication.quota.window.size.seconds"] * 1000,
     )
     opened.bound.reconfiguration.register(throttles.follow)
     throttles.begin(member.view)
@@ -450,13 +441,13 @@ def reach_brokers(opened: Opened, serving: Serving, member: Member, ending: Asyn
     from odradek.server.network.broker_peers import BrokerPeers
 
     node = opened.bound.node
-    cluster = node.config.cluster
+    values, cluster = node.config.values, node.config.cluster
     assert cluster is not None
 
     def current_view() -> ClusterView:
         return member.view
 
-    listener, timeout_ms = cluster.inter_broker_listener.name, cluster.request_timeout_ms
+    listener, timeout_ms = cluster.inter_broker_listener.name, values["request.timeout.ms"]
     setup = _brokers_setup(opened, cluster)
     peers = BrokerPeers(node.id, listener, timeout_ms, setup, current_view)
     ending.callback(peers.close)
@@ -508,16 +499,14 @@ def _check_brokers_tls(ports: Ports, cluster: ClusterConfig) -> None:
 
 
 def _brokers_setup(opened: Opened, cluster: ClusterConfig) -> SetupTimeout:
-    login = opened.bound.node.config.inter_broker_login
-    return _setup_timeout(cluster, login, _brokers_tls(opened.bound.ports, cluster))
+    config = opened.bound.node.config
+    return _setup_timeout(config, config.inter_broker_login, _brokers_tls(opened.bound.ports, cluster))
 
 
-def _setup_timeout(
-    cluster: ClusterConfig, login: Credentials | None, tls: OutgoingTls | None
-) -> SetupTimeout:
+def _setup_timeout(config: BrokerConfig, login: Credentials | None, tls: OutgoingTls | None) -> SetupTimeout:
     return SetupTimeout(
-        cluster.socket_connection_setup_timeout_ms,
-        cluster.socket_connection_setup_timeout_max_ms,
+        config.values["socket.connection.setup.timeout.ms"],
+        config.values["socket.connection.setup.timeout.max.ms"],
         login=None if login is None else _peer_login(login),
         tls=tls,
     )
@@ -532,7 +521,8 @@ def _peer_login(login: Credentials) -> PeerLogin:
 def _link_settings(
     bound: Bound, cluster: ClusterConfig, controllers: Sequence[Controller], previous_epoch: int
 ) -> LinkSettings:
-    node, identity = bound.node, bound.identity
+    node, config, identity = bound.node, bound.node.config, bound.identity
+    values = config.values
     directory_ids = [uuid_from_text(text) for text in identity.directory_ids.values()]
     registration = BrokerRegistrationRequest(
         broker_id=node.id,
@@ -543,7 +533,7 @@ def _link_settings(
             Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
             for name, (lowest, highest) in NODE_FEATURES.items()
         ],
-        rack=cluster.broker_rack,
+        rack=values["broker.rack"],
         log_dirs=sorted(directory_ids),
         previous_broker_epoch=previous_epoch,
     )
@@ -554,20 +544,20 @@ def _link_settings(
         registration=registration,
         directory_id=directory_ids[0],
         lifecycle=LifecycleSettings(
-            heartbeat_interval_ms=cluster.broker_heartbeat_interval_ms,
-            session_timeout_ms=cluster.broker_session_timeout_ms,
-            initial_registration_timeout_ms=cluster.initial_broker_registration_timeout_ms,
-            directory_failure_timeout_ms=cluster.log_dir_failure_timeout_ms,
+            heartbeat_interval_ms=cluster.heartbeat_interval_ms,
+            session_timeout_ms=values["broker.session.timeout.ms"],
+            initial_registration_timeout_ms=values["initial.broker.registration.timeout.ms"],
+            directory_failure_timeout_ms=values["log.dir.failure.timeout.ms"],
         ),
         fetcher=FetcherSettings(
-            fetch_timeout_ms=cluster.controller_quorum_fetch_timeout_ms,
-            retry_backoff_ms=cluster.controller_quorum_retry_backoff_ms,
+            fetch_timeout_ms=values["controller.quorum.fetch.timeout.ms"],
+            retry_backoff_ms=values["controller.quorum.retry.backoff.ms"],
         ),
-        request_timeout_ms=cluster.controller_quorum_request_timeout_ms,
-        socket_timeout_ms=cluster.controller_socket_timeout_ms,
-        fetch_max_bytes=cluster.controller_quorum_fetch_max_bytes,
-        snapshot_max_bytes=cluster.controller_quorum_fetch_snapshot_max_bytes,
-        setup=_setup_timeout(cluster, node.config.controller_login, _controllers_tls(node.config)),
+        request_timeout_ms=values["controller.quorum.request.timeout.ms"],
+        socket_timeout_ms=values["controller.socket.timeout.ms"],
+        fetch_max_bytes=values["controller.quorum.fetch.max.bytes"],
+        snapshot_max_bytes=values["controller.quorum.fetch.snapshot.max.bytes"],
+        setup=_setup_timeout(config, config.controller_login, _controllers_tls(config)),
     )
 
 

@@ -96,7 +96,7 @@ class Replication:
 
     def configure(self, live: LiveConfig[LogConfig]) -> None:
         """The settings that may change while the node runs."""
-        wanted = live["num.replica.fetchers"]
+        wanted = live.values["num.replica.fetchers"]
         if wanted != self._settings.fetchers_per_leader:
             self._settings.fetchers_per_leader = wanted
             self.following.resize()

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from odradek.storage.config import LogConfig
 
 LEADER, FOLLOWER = "leader", "follower"
-RATES = {LEADER: "leader.replication.throttled.rate", FOLLOWER: "follower.replication.throttled.rate"}
 REPLICAS = {
     LEADER: "leader.replication.throttled.replicas",
     FOLLOWER: "follower.replication.throttled.replicas",
@@ -38,8 +37,8 @@ class Throttles:
 
     def follow(self, live: LiveConfig[LogConfig]) -> None:
         """The rates."""
-        for side, quota in self._quotas.items():
-            quota.bytes_per_second_max = live[RATES[side]]
+        self.leader.bytes_per_second_max = live.values["leader.replication.throttled.rate"]
+        self.follower.bytes_per_second_max = live.values["follower.replication.throttled.rate"]
 
     def begin(self, view: ClusterView) -> None:
         """The replicas, as all topics have them."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from odradek.coordinator.cluster.features import (
@@ -235,9 +235,9 @@ class Coordinators:
         if settings is None:
             settings = self._group_settings = _group_settings(self._config)
         live = self._live
-        settings.group_consumer_assignment_interval_ms = live["group.consumer.assignment.interval.ms"]
-        settings.group_share_assignment_interval_ms = live["group.share.assignment.interval.ms"]
-        settings.group_streams_assignment_interval_ms = live["group.streams.assignment.interval.ms"]
+        settings.group_consumer_assignment_interval_ms = live.values["group.consumer.assignment.interval.ms"]
+        settings.group_share_assignment_interval_ms = live.values["group.share.assignment.interval.ms"]
+        settings.group_streams_assignment_interval_ms = live.values["group.streams.assignment.interval.ms"]
         settings.group_configs = view.group_configs
         settings.group_version = view.features.get(GROUP_VERSION, 0)
         settings.streams_version = view.features.get(STREAMS_VERSION, 0)
@@ -352,13 +352,14 @@ def _group_settings(config: BrokerConfig) -> GroupSettings:
 
     # Fields have the names of options, except these.
     named = {field.name: field.name.replace("_", ".") for field in fields(GroupSettings) if field.init}
-    settings = {field: config.values[name] for field, name in named.items() if name in config.values}
+    values: Mapping[str, Any] = config.values
+    settings = {field: values[name] for field, name in named.items() if name in values}
     assignors = config.values["group.consumer.assignors"]
     settings |= {
         "group_consumer_assignors": tuple(dict.fromkeys(ASSIGNORS.get(name, name) for name in assignors)),
         "group_consumer_migration_policy": settings["group_consumer_migration_policy"].lower(),
         "group_coordinator_rebalance_protocols": frozenset(settings["group_coordinator_rebalance_protocols"]),
-        "offsets_retention_ms": config.offsets_retention_minutes * 60_000,
+        "offsets_retention_ms": config.values["offsets.retention.minutes"] * 60_000,
         # A write of the group's own may take so long.
         "group_share_initialize_retry_interval_ms": max(
             settings["group_share_initialize_retry_interval_ms"], settings["offsets_commit_timeout_ms"]
@@ -372,11 +373,11 @@ def _transaction_settings(config: BrokerConfig) -> TransactionSettings:
 
     value = config.values
     return TransactionSettings(
-        transaction_max_timeout_ms=config.transaction_max_timeout_ms,
-        transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+        transaction_max_timeout_ms=value["transaction.max.timeout.ms"],
+        transactional_id_expiration_ms=value["transactional.id.expiration.ms"],
         abort_timed_out_interval_ms=value["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
         remove_expired_interval_ms=value["transaction.remove.expired.transaction.cleanup.interval.ms"],
-        transaction_topic_num_partitions=config.transaction_state_log_num_partitions,
+        transaction_topic_num_partitions=value["transaction.state.log.num.partitions"],
     )
 
 

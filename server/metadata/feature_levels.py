@@ -48,7 +48,7 @@ def check_levels(config: BrokerConfig, view: ClusterView) -> None:
     if config.first_levels is not None and not is_new:
         raise ConfigError(
             f"log.dirs: {config.data_directories[0]} is not new, and --feature and --release-version are for "
-            "new directories: start without them, and change levels with kafka-features."
+            "new directories: start without them, and change levels with odradek cluster features."
         )
     levels = (config.first_levels or {}) if is_new else view.features
     level = levels.get(METADATA_VERSION, DIRECTORIES_SINCE)

@@ -80,7 +80,7 @@ def _tls_of(config: BrokerConfig, listener: str) -> TlsAcceptor | None:
 
 def _socket_options(config: BrokerConfig) -> SocketOptions:
     return SocketOptions(
-        config.socket_listen_backlog_size,
-        config.socket_send_buffer_bytes,
-        config.socket_receive_buffer_bytes,
+        config.values["socket.listen.backlog.size"],
+        config.values["socket.send.buffer.bytes"],
+        config.values["socket.receive.buffer.bytes"],
     )

@@ -205,5 +205,5 @@ def new_authorizer(
     config: BrokerConfig, current_view: Callable[[], ClusterView], now_ms: Callable[[], int]
 ) -> StandardAuthorizer:
     """By the options of a broker that has one."""
-    policy = Policy(frozenset(config.super_users), config["allow.everyone.if.no.acl.found"])
+    policy = Policy(frozenset(config.super_users), config.values["allow.everyone.if.no.acl.found"])
     return StandardAuthorizer(policy, current_view, now_ms)

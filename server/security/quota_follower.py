@@ -71,10 +71,10 @@ class QuotaFollower:
     def _new_meters(self) -> QuotaMeters:
         from odradek.coordinator.security.client_meters import QuotaMeters, Windows
 
-        config = self._config
-        windows = Windows(config["quota.window.num"], config["quota.window.size.seconds"] * 1000)
-        window_s = config["controller.quota.window.size.seconds"]
-        of_controller = Windows(config["controller.quota.window.num"], window_s * 1000)
+        values = self._config.values
+        windows = Windows(values["quota.window.num"], values["quota.window.size.seconds"] * 1000)
+        window_s = values["controller.quota.window.size.seconds"]
+        of_controller = Windows(values["controller.quota.window.num"], window_s * 1000)
         meters = QuotaMeters(monotonic_ms, windows, of_controller)
         self._stop_dropping = self._timers.every(DROP_INTERVAL_MS, meters.drop_idle)
         return meters

@@ -33,11 +33,11 @@ CREDENTIALS_MAX = 10_000
 
 def token_rules(config: BrokerConfig) -> TokenRules:
     """Rules for delegation tokens, from the options."""
-    text = config["delegation.token.secret.key"]
+    text = config.values["delegation.token.secret.key"]
     return TokenRules(
         TokenSecret(text.reveal()) if text else None,
-        config["delegation.token.max.lifetime.ms"],
-        config["delegation.token.expiry.time.ms"],
+        config.values["delegation.token.max.lifetime.ms"],
+        config.values["delegation.token.expiry.time.ms"],
     )
 
 

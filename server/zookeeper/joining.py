@@ -45,7 +45,7 @@ async def join(zookeeper: ZooKeeper, serving: Serving, ending: AsyncExitStack) -
     ask: Ask = opened.deciding.ask_controllers or own.ask
 
     def content() -> bytes:
-        return nodes.broker(endpoints, node.config.broker_rack, node.now_ms())
+        return nodes.broker(endpoints, node.config.values["broker.rack"], node.now_ms())
 
     upkeep = Upkeep(
         session,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.config import zookeeper
 
 if TYPE_CHECKING:
     from odradek.config.credentials import Credentials
+    from odradek.config.option_values import BrokerValues
     from odradek.server.zookeeper.tls import Tls
 
 
@@ -19,7 +19,7 @@ class Secured(NamedTuple):
     """Whether nodes are for the broker alone to change."""
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Secured:
+    def of(cls, values: BrokerValues) -> Secured:
         """From the options of a broker. Reads key stores and the file of logins. Raises ConfigError."""
         login = zookeeper.login_of(values)
         is_protected = zookeeper.is_protected(values, login)

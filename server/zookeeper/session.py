@@ -206,7 +206,7 @@ class Session:
 
 def session_of(config: BrokerConfig) -> tuple[Session, float]:
     """A session that is not open yet, and how many seconds a start waits for it."""
-    timeout_s = config["zookeeper.session.timeout.ms"] / 1000
-    patience_ms = config["zookeeper.connection.timeout.ms"]
-    session = Session(config["zookeeper.connect"], timeout_s, Secured.of(config.values))
+    timeout_s = config.values["zookeeper.session.timeout.ms"] / 1000
+    patience_ms = config.values["zookeeper.connection.timeout.ms"]
+    session = Session(config.values["zookeeper.connect"], timeout_s, Secured.of(config.values))
     return session, timeout_s if patience_ms is None else patience_ms / 1000

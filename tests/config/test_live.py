@@ -37,9 +37,9 @@ def test_topics_with_the_same_settings_share_them():
     assert live.log_config({"flush.ms": "5"}) is one
     live.follow({None: {"log.retention.ms": "9"}})
     assert live.log_config({"flush.ms": "5"}).retention_ms == 9
-    assert live["log.retention.ms"] == 9
+    assert live.values["log.retention.ms"] == 9
     live.follow({2: {"log.retention.ms": "10"}})
-    assert live["log.retention.ms"] is None
+    assert live.values["log.retention.ms"] is None
 
 
 def test_ever_new_settings_of_topics_fill_no_memory(monkeypatch):
@@ -124,9 +124,9 @@ def test_what_an_older_version_has_stored_of_authentication_is_named_and_has_no_
     live = live_config()
     live.follow({None: {"connections.max.reauth.ms": "5"}, 1: {**SASL, "log.retention.ms": "7"}})
     assert set(live.without_effect) == SASL.keys()
-    assert live["sasl.server.max.receive.size"] == 524288
+    assert live.values["sasl.server.max.receive.size"] == 524288
     assert not any(name in layer for layer in live.layers.texts for name in SASL)
-    assert live["log.retention.ms"] == 7
+    assert live.values["log.retention.ms"] == 7
     live.follow({1: {"sasl.enabled.mechanisms": "PLAIN", "log.retention.ms": "7"}})
     assert live.without_effect == ("sasl.enabled.mechanisms",)
 
@@ -158,8 +158,8 @@ def test_what_the_controllers_of_a_cluster_have_stored_and_cannot_be_honoured_is
             },
         }
     )
-    assert live["log.retention.ms"] == 5
-    assert live["log.segment.bytes"] == BROKER_OPTIONS["log.segment.bytes"].default_value
+    assert live.values["log.retention.ms"] == 5
+    assert live.values["log.segment.bytes"] == BROKER_OPTIONS["log.segment.bytes"].default_value
     told = "\n".join(live.refused)
     for part in (
         "no option 'no.such.option'",
@@ -176,8 +176,8 @@ def test_settings_that_do_not_go_together_change_nothing_and_are_explained():
     live = live_config()
     live.follow({None: {"log.retention.ms": "5"}})
     live.follow({None: {"log.retention.ms": "0", "log.segment.bytes": "2000000"}})
-    assert live["log.retention.ms"] == 5
-    assert live["log.segment.bytes"] == BROKER_OPTIONS["log.segment.bytes"].default_value
+    assert live.values["log.retention.ms"] == 5
+    assert live.values["log.segment.bytes"] == BROKER_OPTIONS["log.segment.bytes"].default_value
     (sentence,) = live.refused
     assert "log.retention.ms must not be 0" in sentence
 

@@ -66,7 +66,7 @@ def counting(parts):
         waiting = Waiting()
         ticket = Ticket(waiting.complete, lambda code: CountResponse(error_code=code, count=-1))
         command = Count(ticket, request.group_id, settings.option_value("counter.step"))
-        node.groups.submit(request.group_id, command)
+        node.groups().submit(request.group_id, command)
         return waiting
 
     return handle

@@ -394,7 +394,7 @@ def test_what_a_full_disk_refuses_is_in_the_log_once_a_minute(tmp_path, failing,
             for index in (0, 1, 0):
                 assert (await client.produce(index))[0] is ErrorCode.KAFKA_STORAGE_ERROR
             path = tmp_path / "one"
-            said = f"Writing {path}/t-0 failed: [Errno 28] No space left on device"
+            said = f"The disk is full: writing {path}/t-0 failed: [Errno 28] No space left on device"
             assert refusals() == [("ERROR", f"{said} (logged once a minute for {path})")]
             clock[0] += 59_999
             await client.produce(1)

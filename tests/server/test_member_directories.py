@@ -119,11 +119,11 @@ def test_a_new_id_is_never_reserved_and_never_looks_like_an_option(tmp_path):
 @pytest.mark.parametrize("number", [0, 1, 2, 99])
 def test_a_reserved_directory_id_is_refused(tmp_path, number):
     directory_id = base64.urlsafe_b64encode(number.to_bytes(16)).rstrip(b"=").decode()
-    assert "no id of a directory" in refusal(formatted(tmp_path / "one", directory_id=directory_id))
+    assert "not an id of a directory" in refusal(formatted(tmp_path / "one", directory_id=directory_id))
 
 
 def test_a_text_that_is_no_id_is_refused(tmp_path):
-    assert "directory.id=xyz, which is no id" in refusal(formatted(tmp_path / "one", directory_id="xyz"))
+    assert "directory.id=xyz, which is not an id" in refusal(formatted(tmp_path / "one", directory_id="xyz"))
 
 
 def test_a_copy_of_a_directory_is_refused(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from compat_tests.kit import readers
 from compat_tests.kit.proxy import Verdict
 from odradek.client.client_error import ClientError
-from odradek.client.cluster import Cluster, coordinator_of
+from odradek.client.cluster import LATEST, Cluster, coordinator_of
 from odradek.client.producing import Producer
 from odradek.client.settings import ClientSettings
 from odradek.spark import markers, writing
@@ -56,6 +56,36 @@ def test_a_task_writes_its_epoch_once(options):
         rows = numbered(range(number * 100 + 10, number * 100 + 20))
         assert writing.write(options, [rows], task(query, 5, number)).found is None
     assert written(options) == [*range(20), *range(100, 120), *range(1700, 1720)]
+
+
+def log_ends(options):
+    with Cluster(options.settings) as cluster:
+        return cluster.list_offsets({(options.topic, number): LATEST for number in range(PARTITIONS)})
+
+
+def test_what_comes_again_appends_nothing_that_anybody_reads(options):
+    """Not even records of an aborted transaction, which readers with read_uncommitted get."""
+    query = new_name("query")
+    parts = [numbered(range(1000)), numbered(range(1000, 2000))]
+    epoch(options, query, 0, *parts)
+    before = log_ends(options)
+    epoch(options, query, 0, *parts)
+    epoch(options, query, 0, *reversed(parts))
+    assert log_ends(options) == before
+    with pytest.raises(MarkerError):
+        epoch(options, query, 0, numbered(range(7)), parts[1])
+    assert log_ends(options) == before
+
+
+def test_what_is_new_in_an_epoch_that_was_written_in_part_is_written(options):
+    query = new_name("query")
+    parts = [numbered(range(1000)), numbered(range(1000, 2000))]
+    writing.write(options, [parts[0]], task(query, 0, 0))  # and the other task never came to its end
+    before = log_ends(options)
+    epoch(options, query, 0, *reversed(parts))
+    assert written(options) == list(range(2000))
+    grown = sum(log_ends(options).values()) - sum(before.values())
+    assert 1000 < grown <= 1000 + PARTITIONS, "its rows, and the markers of its transaction"
 
 
 def test_the_attempts_of_one_run_know_each_other(options):

@@ -107,7 +107,7 @@ def _settings(
     return Settings(
         {one: new_server(one) for one in security.mechanisms},
         {one: security.value("connections.max.reauth.ms", one) for one in security.mechanisms},
-        config["connection.failed.authentication.delay.ms"],
+        config.values["connection.failed.authentication.delay.ms"],
         security.value("sasl.server.max.receive.size"),
     )
 
@@ -144,7 +144,7 @@ def _validator(
 def _secret_of(config: BrokerConfig) -> bytes:
     """For salts of users that do not exist. The nodes of a cluster should have the same: two salts tell that
     there is no such user. All nodes have the key of tokens."""
-    shared = config["delegation.token.secret.key"]
+    shared = config.values["delegation.token.secret.key"]
     if shared:
         return hmac.digest(shared.reveal().encode(), b"salts of users that do not exist", "sha256")
     return node_secret(os.path.join(config.data_directories[0], SECRET_FILE))

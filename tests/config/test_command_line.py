@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.client.command_line import Parser
+from odradek.config.command_line import Parser
 
 
 @pytest.fixture

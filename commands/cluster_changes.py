@@ -1,0 +1,137 @@
+"""`odradek cluster features upgrade` and `odradek cluster elect`: what changes a whole cluster."""
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from odradek.client.admin.asking import Refused
+from odradek.client.admin.description import describe_features
+from odradek.client.admin.features import SAFE_DOWNGRADE, UPGRADE, update_features
+from odradek.client.admin.replicas import PREFERRED, UNCLEAN, elect_leaders
+from odradek.client.admin.topics import PartitionDescription
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import Cluster, TopicPartition
+from odradek.commands.asking import failed
+from odradek.commands.moving import described_partitions
+from odradek.commands.output import Column, Output
+from odradek.commands.selecting import parse_whole
+from odradek.config.near_names import did_you_mean
+from odradek.wire.releases import RELEASES
+
+METADATA_VERSION = "metadata.version"
+_CHANGED = [
+    Column("feature"),
+    Column("finalized_level_before", "before", True),
+    Column("finalized_level", "then", True),
+]
+_ELECTED = [
+    Column("topic"),
+    Column("partition", right=True),
+    Column("leader_before", "before", True),
+    Column("leader", right=True),
+]
+
+
+# Features ---------------------------------------------------------------------------------------------
+
+
+def change_features(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    """Raises or lowers the levels; the controllers refuse what a broker does not serve."""
+    told = describe_features(cluster)
+    before = {name: told.finalized.get(name, (0, 0))[1] for name in told.supported}
+    is_upgrade = options.change == "upgrade"
+    levels = _levels(options, before, is_upgrade)
+    refused: list[Refused] = []
+    if levels:
+        kind = UPGRADE if is_upgrade else SAFE_DOWNGRADE
+        refused = update_features(cluster, levels, kind, only_validate=options.dry_run)
+    kept = {one.name for one in refused}
+    rows = [
+        {"feature": name, "finalized_level_before": before.get(name, 0), "finalized_level": level}
+        for name, level in sorted(levels.items())
+        if name not in kept
+    ]
+    output.rows(_CHANGED, rows, "all features have these levels")
+    return failed(refused)
+
+
+def _levels(options: argparse.Namespace, before: Mapping[str, int], is_upgrade: bool) -> dict[str, int]:
+    """The levels that are asked for and would change something."""
+    if bool(options.levels) == (options.release_version is not None):
+        raise ClientError(f"features {options.change} needs either NAME=LEVEL or --release-version")
+    if options.release_version is not None:
+        wanted = _levels_of(options.release_version)
+        # A cluster does not have the features of later releases.
+        wanted = {name: level for name, level in wanted.items() if name in before}
+        return {
+            name: level
+            for name, level in wanted.items()
+            if (level > before[name] if is_upgrade else level < before[name])
+        }
+    found: dict[str, int] = {}
+    for text in options.levels:
+        name, equals, level = text.partition("=")
+        if not equals or not name:
+            raise ClientError(f"{text!r} is not NAME=LEVEL, such as share.version=1")
+        if name not in before:
+            raise ClientError(f"the cluster has no feature {name}{did_you_mean(name, before)}")
+        found[name] = _level(name, level)
+    return found
+
+
+def _level(name: str, text: str) -> int:
+    """A number; that of metadata.version may be its name, such as 4.3-IV0."""
+    if name == METADATA_VERSION:
+        for level, known in RELEASES.items():
+            if known == text:
+                return level
+    return parse_whole(text, name, 0, 2**15 - 1)
+
+
+def _levels_of(release: str) -> Mapping[str, int]:
+    from odradek.config.config_error import ConfigError
+    from odradek.server.metadata.feature_levels import read_levels
+
+    try:
+        return read_levels([], release) or {}
+    except ConfigError as error:
+        raise ClientError(str(error).removeprefix("--feature, ").rstrip(".")) from None
+
+
+# Elections --------------------------------------------------------------------------------------------
+
+
+def elect(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    """Elects leaders where the present ones are not those that there should be."""
+    if options.unclean and not options.topics:
+        raise ClientError("--unclean loses records: name the partitions, as TOPIC:PARTITION")
+    described = described_partitions(cluster, options.topics)
+    refused: list[Refused] = []
+    wanted: list[TopicPartition] = []
+    for (topic, number), one in described.items():
+        if options.unclean:
+            if one.leader < 0:
+                wanted.append((topic, number))
+        elif one.replicas and one.leader != one.replicas[0]:
+            # Asked for it, the controllers would tell us to wait.
+            if one.replicas[0] in one.in_sync:
+                wanted.append((topic, number))
+            else:
+                sentence = f"broker {one.replicas[0]}, the first replica of {topic}-{number}, is not in sync"
+                refused.append(Refused(f"{topic}-{number}", ClientError(sentence)))
+    if wanted and not options.dry_run:
+        refused += elect_leaders(cluster, UNCLEAN if options.unclean else PREFERRED, wanted)
+    kept = {one.name for one in refused}
+    rows = [_row(key, described[key], options.unclean) for key in wanted if f"{key[0]}-{key[1]}" not in kept]
+    output.rows(_ELECTED, rows, "no partition needs an election")
+    return failed(refused)
+
+
+def _row(key: TopicPartition, one: PartitionDescription, is_unclean: bool) -> dict[str, Any]:
+    """Elect uncleanly; the controllers decide who leads."""
+    return {
+        "topic": key[0],
+        "partition": key[1],
+        "leader_before": one.leader if one.leader >= 0 else None,
+        "leader": None if is_unclean else one.replicas[0],
+    }

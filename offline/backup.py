@@ -1,0 +1,239 @@
+"""`odradek backup`: a data directory as one tar file, also while a broker uses the directory.
+
+Without a broker the directory is locked and copied as it is. With one the copy is what a kill would have left
+at one moment, and its first start recovers it as after a kill:
+
+1. The metadata are copied by SQLite's own backup, then the recovery points and log starts: what is copied
+   later is newer than these say.
+2. All files of all partitions are opened, and their sizes are noted. No bytes are copied yet, so this takes
+   milliseconds for a hundred partitions. The listing of a partition is compared before and after: compaction
+   and retention exchange files by renames, and an open file stays what it was. Coordinators' topics come
+   first: no commit is of a record that the copy does not have.
+3. The files are copied up to these sizes. Logs only grow, so the bytes up to there stay as they are; half a
+   batch at the end is cut by the first start.
+
+Left out is what a start finds again: heads, ends, the flush journal (its bytes are in the files, too), and
+the mark of a clean stop. A transaction that is under way at that moment may be complete in one partition and
+not in another; its coordinator, which was copied first, ends it.
+"""
+
+import io
+import os
+import sqlite3
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from odradek.storage import checkpoints
+from odradek.storage.directories.data_directory import Key
+from odradek.storage.directories.store import key_of
+from odradek.storage.disk import OsDisk
+
+META = "meta.properties"
+_DATABASES = ("odradek-metadata.db", "kafka07-positions.sqlite")
+_FIRST = (checkpoints.RECOVERY_POINTS, checkpoints.LOG_STARTS, checkpoints.HIGH_WATERMARKS)
+_SMALL = (META, "odradek-scram-secret", *_FIRST)
+_TRANSIENT = (".lock", ".odradek-probe")
+_COORDINATORS = ("__transaction_state", "__consumer_offsets", "__share_group_state")
+_LISTINGS_MAX = 100
+"""Looks at a partition whose files are being exchanged."""
+
+
+Progressed = Callable[[int, int], object]
+"""Called with the bytes that are copied, and those that there are."""
+
+
+class CannotBackUp(Exception):
+    """Nothing was written; the text is one sentence for the user."""
+
+
+@dataclass(slots=True)
+class BackedUp:
+    """Content of a backup."""
+
+    was_running: bool
+    partitions: int
+    size_bytes: int
+    """Size of the file."""
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A file, and how much of it is copied."""
+
+    name: str
+    file: BinaryIO
+    size_bytes: int
+    modified_s: float
+
+
+def back_up(directory: str, path: str, progressed: Progressed | None = None) -> BackedUp:
+    """Writes the tar file at `path`, which must not exist, readable by its owner alone; it is there when it
+    is complete. Raises CannotBackUp, and OSError for a failure of the disks."""
+    directory = _data_directory(directory)
+    if os.path.lexists(path):
+        raise CannotBackUp(f"{path} exists: a backup replaces no file.")
+    folder = os.path.dirname(os.path.abspath(path))
+    if (os.path.realpath(folder) + os.sep).startswith(os.path.realpath(directory) + os.sep):
+        raise CannotBackUp(f"{path} is in {directory}: choose a place outside of it.")
+    descriptor, temporary = tempfile.mkstemp(prefix=f"{os.path.basename(path)}.", dir=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            done = _write(directory, out, progressed)
+            out.flush()
+            os.fsync(out.fileno())
+            done.size_bytes = out.tell()
+        os.link(temporary, path)
+    except FileExistsError:
+        raise CannotBackUp(f"{path} exists: a backup replaces no file.") from None
+    finally:
+        os.unlink(temporary)
+    return done
+
+
+def back_up_to(directory: str, out: BinaryIO) -> BackedUp:
+    """The same to a stream, which need not be a file."""
+    return _write(_data_directory(directory), out, None)
+
+
+def _data_directory(path: str) -> str:
+    path = os.path.normpath(path)
+    if not os.path.isfile(f"{path}/{META}"):
+        raise CannotBackUp(f"{path} is not a data directory: it has no {META}.")
+    return path
+
+
+def _write(directory: str, out: BinaryIO, progressed: Progressed | None) -> BackedUp:
+    _allow_many_files()
+    with ExitStack() as closing_all, tarfile.open(fileobj=out, mode="w|") as tar:
+        try:
+            closing_all.callback(OsDisk().lock(f"{directory}/{checkpoints.LOCK}").release)
+        except BlockingIOError:
+            names, was_running = _open_running(directory, closing_all), True
+        else:
+            names, was_running = _open_stopped(directory, closing_all), False
+        partitions, copied, total = set(), 0, sum(one.size_bytes for one in names)
+        for one in names:
+            entry = tarfile.TarInfo(one.name)
+            entry.size, entry.mtime, entry.mode = one.size_bytes, int(one.modified_s), 0o600
+            tar.addfile(entry, one.file)
+            one.file.close()
+            if "/" in one.name:
+                partitions.add(one.name.partition("/")[0])
+            copied += one.size_bytes
+            if progressed is not None:
+                progressed(copied, total)
+    return BackedUp(was_running, len(partitions), 0)
+
+
+# Without a broker -------------------------------------------------------------------------------------
+
+
+def _open_stopped(directory: str, closing_all: ExitStack) -> list[_Opened]:
+    """All files as they are."""
+    found = []
+    for name in sorted(os.listdir(directory)):
+        path = f"{directory}/{name}"
+        if os.path.isdir(path):
+            found += [_open(directory, f"{name}/{one}", closing_all) for one in sorted(os.listdir(path))]
+        elif name not in _TRANSIENT and not name.endswith("-shm"):
+            found.append(_open(directory, name, closing_all))
+    return found
+
+
+# With a broker ----------------------------------------------------------------------------------------
+
+
+def _open_running(directory: str, closing_all: ExitStack) -> list[_Opened]:
+    found = [_copy_of_database(directory, name, closing_all) for name in _DATABASES if _has(directory, name)]
+    found += [_in_memory(directory, name) for name in _SMALL if _has(directory, name)]
+    for name in _partitions(directory):
+        found += _open_partition(directory, name, closing_all)
+    return found
+
+
+def _has(directory: str, name: str) -> bool:
+    return os.path.exists(f"{directory}/{name}")
+
+
+def _partitions(directory: str) -> Iterator[str]:
+    """Names of directories, those of coordinators first."""
+    named: dict[str, Key] = {}
+    for name in os.listdir(directory):
+        key = key_of(name)
+        if key is not None and os.path.isdir(f"{directory}/{name}"):
+            named[name] = key
+    yield from sorted(named, key=lambda name: (_rank(named[name][0]), named[name]))
+
+
+def _rank(topic: str) -> int:
+    return _COORDINATORS.index(topic) if topic in _COORDINATORS else len(_COORDINATORS)
+
+
+def _open_partition(directory: str, name: str, closing_all: ExitStack) -> list[_Opened]:
+    """All files of the partition at one moment; none if it has been deleted meanwhile."""
+    for _ in range(_LISTINGS_MAX):
+        with ExitStack() as attempt:
+            try:
+                before = _listing(f"{directory}/{name}")
+                found = [_open(directory, f"{name}/{one}", attempt) for one in sorted(before)]
+                if _listing(f"{directory}/{name}") == before:
+                    closing_all.push(attempt.pop_all())
+                    return found
+            except FileNotFoundError:
+                if not _has(directory, name):
+                    return []
+        time.sleep(0.01)
+    raise CannotBackUp(f"the files of {directory}/{name} are exchanged all the time: try again.")
+
+
+def _listing(path: str) -> dict[str, int]:
+    """The inodes by the names of the files that count."""
+    with os.scandir(path) as entries:
+        return {one.name: one.inode() for one in entries if one.is_file() and not _is_on_the_way(one.name)}
+
+
+def _is_on_the_way(name: str) -> bool:
+    return name.endswith((".tmp", ".deleted", ".cleaned"))
+
+
+def _in_memory(directory: str, name: str) -> _Opened:
+    with open(f"{directory}/{name}", "rb") as file:
+        content = file.read()
+    return _Opened(name, io.BytesIO(content), len(content), time.time())
+
+
+def _copy_of_database(directory: str, name: str, closing_all: ExitStack) -> _Opened:
+    """SQLite's own copy of one moment, with what is only in the write-ahead log."""
+    folder = closing_all.enter_context(tempfile.TemporaryDirectory(prefix="odradek-backup-"))
+    try:
+        with (
+            closing(sqlite3.connect(f"file:{directory}/{name}?mode=ro", uri=True, timeout=60)) as source,
+            closing(sqlite3.connect(f"{folder}/{name}")) as copy,
+        ):
+            source.backup(copy)
+    except sqlite3.Error as error:
+        raise CannotBackUp(f"{directory}/{name} cannot be read: {error}.") from None
+    return _open(folder, name, closing_all)
+
+
+def _open(directory: str, name: str, closing_all: ExitStack) -> _Opened:
+    file = open(f"{directory}/{name}", "rb")  # noqa: SIM115
+    closing_all.callback(file.close)
+    stat = os.fstat(file.fileno())
+    return _Opened(name, file, stat.st_size, stat.st_mtime)
+
+
+def _allow_many_files() -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError):
+            pass  # macOS; a directory with fewer files needs no more

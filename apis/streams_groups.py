@@ -12,10 +12,9 @@ describe is not described at all.
 Descriptions of topologies have no store here (KIP-1331), as in Kafka without a plug-in for it: no member is
 asked for one, one that is sent is refused, and no group is described with one.
 
-Not done, and refused, as in Kafka 4.3: static members, patterns of source topics, warm-up tasks and the
-offsets of tasks.
+Not done, and refused, as in Kafka 4.4: patterns of source topics. No task is ever a warm-up there, either.
 
-Source: KafkaApis, GroupCoordinatorService and AutoTopicCreationManager of Kafka 4.3.
+Source: KafkaApis, GroupCoordinatorService and AutoTopicCreationManager of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -208,6 +207,7 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
     for text, name in (
         (request.member_id, "MemberId"),
         (request.group_id, "GroupId"),
+        (request.instance_id, "InstanceId"),
         (request.rack_id, "RackId"),
     ):
         if text is not None and not text.strip():
@@ -215,7 +215,7 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
     epoch = request.member_epoch
     if epoch == JOIN_EPOCH:
         _check_join(request)
-    elif epoch == LEAVE_FOR_A_WHILE_EPOCH:
+    elif epoch == LEAVE_FOR_A_WHILE_EPOCH and request.instance_id is None:
         raise _invalid("InstanceId can't be null.")
     elif epoch < LEAVE_FOR_A_WHILE_EPOCH:
         raise _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
@@ -229,20 +229,10 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def _check_built(request: StreamsGroupHeartbeatRequest) -> None:
-    """Refuses features that have fields in the protocol but are not built, as in Kafka 4.3."""
+    """Refuses what has a field in the protocol but is not built, as in Kafka 4.4."""
     topology = request.topology
-    for is_named, what in (
-        (request.instance_id is not None, "Static members"),
-        (request.task_offsets is not None, "TaskOffsets"),
-        (request.task_end_offsets is not None, "TaskEndOffsets"),
-        (bool(request.warmup_tasks), "WarmupTasks"),
-        (
-            topology is not None and any(one.source_topic_regex for one in topology.subtopologies),
-            "Regular expressions for source topics",
-        ),
-    ):
-        if is_named:
-            raise _invalid(f"{what} are not supported yet.")
+    if topology is not None and any(one.source_topic_regex for one in topology.subtopologies):
+        raise _invalid("Regular expressions for source topics are not supported yet.")
 
 
 def _check_join(request: StreamsGroupHeartbeatRequest) -> None:

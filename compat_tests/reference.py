@@ -64,6 +64,7 @@ group.initial.rebalance.delay.ms=0
 ONLY_CURRENT = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
+    "group.streams.initial.rebalance.delay.ms": "3000",
 }
 
 

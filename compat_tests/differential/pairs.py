@@ -69,7 +69,9 @@ def odradek(settings: Mapping[str, str]) -> Iterator[Side]:
     """A new Odradek, for as long as the context lasts."""
     from odradek.embedding.embedded import Broker
 
-    options = {**settings, "group.initial.rebalance.delay.ms": 0}
+    # A broker in a program has 0 otherwise; Kafka is told the same (`reference.ONLY_CURRENT`).
+    streams = {"group.streams.initial.rebalance.delay.ms": 3000}
+    options = {**streams, **settings, "group.initial.rebalance.delay.ms": 0}
     with (
         tempfile.TemporaryDirectory(prefix="odradek-") as directory,
         Broker(process=True, data_dir=directory, options=options) as broker,

@@ -193,8 +193,11 @@ IN_CHECK_ORDER = {68, 88}
 """The heartbeats, which `test_check_order.py` asks."""
 OF_SHARE_GROUPS = {*range(76, 80), *range(83, 88), 90, 91, 92}
 """In the files `test_share_*.py`."""
-IN_ADMINISTRATION = {29, 30, 31, 36, 43, 48, 49, 50, 51, 55, 64, 80, 81}
+IN_ADMINISTRATION = {29, 30, 31, 36, 43, 48, 49, 50, 51, 55, 64, 80, 81, 94}
 """What a broker alone says of security and of its quorum, which `test_administration.py` asks."""
+OF_DESCRIPTIONS = {42, 93}
+"""Their messages are about a store for descriptions of topologies: DeleteGroups has one if that fails, and
+`test_duplicates.py` sends descriptions."""
 
 
 # -- and what can be wrong in them
@@ -302,7 +305,7 @@ def without_ids(side: Side, answer: Any) -> None:
 def test_every_api_with_a_message_is_asked(pair: Pair) -> None:
     asked = {type(base("t", 4)).api_key for base in BASES}
     served = {key for key in pair.api_keys if has_message(find(key)[1])}
-    assert served == asked | IN_CHECK_ORDER | IN_ADMINISTRATION | OF_SHARE_GROUPS
+    assert served == asked | IN_CHECK_ORDER | IN_ADMINISTRATION | OF_DESCRIPTIONS | OF_SHARE_GROUPS
 
 
 def has_message(struct: type[Struct]) -> bool:

@@ -358,10 +358,13 @@ class ClusterMachine:
         self, growths: Sequence[NewPartitions], *, validate_only: bool = False, charge: Charge = _free
     ) -> Work[list[TopicResult]]:
         """Grow each topic that can be grown, in one transaction. `charge` gets the number of new partitions
-        of each, and may refuse."""
+        of each, and may refuse. POLICY_VIOLATION for all of them if they are too many."""
         with self._one_at_a_time():
             draft = self._draft()
             results = []
+            known = ((growth, draft.topics.get(growth.name)) for growth in growths)
+            added = (growth.total_count - len(topic.partitions) for growth, topic in known if topic)
+            check_partition_budget(sum(one for one in added if one > 0))
             for growth in growths:
                 try:
                     topic = yield from self._grown_topic(growth, draft)
@@ -613,7 +616,6 @@ class ClusterMachine:
                 ErrorCode.INVALID_PARTITIONS,
                 f"Topic {growth.name!r} has {count} partition(s); {growth.total_count} would be no growth.",
             )
-        check_partition_budget(len(draft.created) + added)
         brokers = self._brokers_for(growth.assignments)
         factor = topic.replication_factor
         if growth.assignments is None:

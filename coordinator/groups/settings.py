@@ -40,6 +40,7 @@ class GroupConfig:
     streams_initial_rebalance_delay_ms: int
     streams_assignment_interval_ms: int
     streams_assignor_name: str
+    streams_rack_aware_assignment_tags: tuple[str, ...]
     streams_task_offset_interval_ms: int
     streams_acceptable_recovery_lag: int
     share_session_timeout_ms: int
@@ -105,6 +106,7 @@ class GroupSettings:
     group_streams_initial_rebalance_delay_ms: int = 3_000
     group_streams_assignors: tuple[str, ...] = ("sticky",)
     """The assignors that groups may name; the first is the default."""
+    group_streams_rack_aware_assignment_tags: tuple[str, ...] = ()
     group_streams_task_offset_interval_ms: int = 60_000
     group_streams_min_task_offset_interval_ms: int = 15_000
     group_streams_acceptable_recovery_lag: int = 10_000
@@ -196,7 +198,7 @@ class GroupSettings:
         values = {}
         for name in _fields():
             option = GROUP_OPTIONS[name]
-            value = option.default
+            value = option.default_value
             if option.synonyms:
                 value = first_of_list(option, self._of_broker(option.synonyms[0]))
             if name in own:

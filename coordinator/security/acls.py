@@ -257,7 +257,7 @@ class AclRules:
     # Decisions
 
     def identities(self, principal: str, host: str) -> Identities:
-        """Identities of a client; `host` is an address as Java writes it."""
+        """The identities of a client; `host` is an address as Java writes it."""
         if not self._networks or (address := _address_of(host)) is None:
             return identities_of(principal, host)
         version, number = address

@@ -65,6 +65,6 @@ API = Api(
     DeleteGroupsResponse,
     make=lambda parts: DeleteGroups(parts.node.groups),
     needs=(on_groups(Operation.DELETE, each("groups_names")),),
-    refusal=Refusal(results=("results", _each_group)),
+    refusal=Refusal(results=("results", _each_group), has_message=False),
     changes=True,
 )

@@ -428,9 +428,9 @@ class _PendingShareFetch(Waiting):
             self._looked_at.append((one, share, led.log))
 
     def _hold_back(self) -> None:
-        """The first of the partitions whose states were read while the fetch waited answers it, as in Kafka:
-        each is looked at as soon as its state is there. Clients count on it (librdkafka's test 0179). Here
-        several states are often read in one turn."""
+        """Leave partitions to the next fetch. If states were read while this one waited, it gets the first of
+        these partitions, as in Kafka: each is looked at as soon as its state is there. Clients count on it
+        (librdkafka's test 0179). Here several states are often read in one turn."""
         read = [
             one for one, share, _ in self._looked_at if one in self._unread and share.partition is not None
         ]

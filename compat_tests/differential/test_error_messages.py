@@ -326,7 +326,7 @@ def quota(**entity: str) -> AlterClientQuotasRequest:
 
 
 def quotas_of(*kinds: str) -> DescribeClientQuotasRequest:
-    components = [ComponentData(entity_type=kind, match_type=2) for kind in kinds]
+    components = [ComponentData(entity_type=kind, match_type=2, match=None) for kind in kinds]
     return DescribeClientQuotasRequest(components=components)
 
 

@@ -113,17 +113,17 @@ def test_a_first_fetch_of_a_group_brings_one_partition_alike(pair: Pair) -> None
     found = []
     for side in pair.sides:
         counts = []
-        for epoch in range(5):
-            request = fetch_request(side, group, f"first-{group}"[:30], epoch, () if epoch else places)
-            answer = side.ask(request, 2)
-            assert answer.error_code == 0, answer
+        for epoch in range(3):
             if epoch == 2:
                 for partition in range(2):
-                    records = batch(3)
-                    side.ask(produce(side, topic, records, partition=partition), 9)
+                    side.ask(produce(side, topic, batch(3), partition=partition), 9)
+            request = fetch_request(side, group, "m", epoch, () if epoch else places)
+            answer = side.ask(request, 2)
+            assert answer.error_code == 0, answer
             counts.append(sum(last - first + 1 for first, last, _ in acquired(answer)))
+        # Three records may come alone, or in one fetch with those of the other partition.
+        assert counts[2] in (3, 6), counts
         found.append(counts[:2])
-        assert sum(counts) == 106, counts
     pair.compare("records of the first two fetches", *found)
     assert found[0] == [50, 50]
 

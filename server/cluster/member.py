@@ -108,7 +108,7 @@ class Member:
         """Whether the controllers may still hear of this node."""
         self._is_closed = False
         self._cordoned: list[bytes] | None = None
-        """Directories that the link was told of."""
+        """Cordoned directories that the link was told."""
         self._producer_ids: range | None = None
         self._is_asking_producer_ids = False
         self.link = ControllerLink(settings, self)

@@ -244,7 +244,6 @@ def test_growing_keeps_what_is_there(store):
         (NewPartitions("t", 2), "INVALID_PARTITIONS"),
         (NewPartitions("t", 1), "INVALID_PARTITIONS"),
         (NewPartitions("t", -1), "INVALID_PARTITIONS"),
-        (NewPartitions("t", 20_000), "POLICY_VIOLATION"),
         (NewPartitions("t", 4, [[1]]), "INVALID_REPLICA_ASSIGNMENT"),
         (NewPartitions("t", 3, [[9]]), "INVALID_REPLICA_ASSIGNMENT"),
         (NewPartitions("t", 3, []), "INVALID_REPLICA_ASSIGNMENT"),
@@ -254,6 +253,13 @@ def test_growing_keeps_what_is_there(store):
 def test_growth_is_refused_as_kafka_does(machine, growth, code):
     create(machine, "t", 2)
     assert codes(machine.create_partitions([growth], validate_only=True)) == [code]
+    assert len(machine.view.topic("t").partitions) == 2
+
+
+def test_too_much_growth_is_refused_as_a_whole(machine):
+    create(machine, "t", 2)
+    with pytest.raises(KafkaError, match="POLICY_VIOLATION"):
+        machine.create_partitions([NewPartitions("t", 20_000)])
     assert len(machine.view.topic("t").partitions) == 2
 
 

@@ -128,7 +128,7 @@ def elect(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
 
 
 def _row(key: TopicPartition, one: PartitionDescription, is_unclean: bool) -> dict[str, Any]:
-    """Elect uncleanly; the controllers decide who leads."""
+    """A row of the output; the controllers decide who is elected uncleanly."""
     return {
         "topic": key[0],
         "partition": key[1],

@@ -78,7 +78,7 @@ def _begin(
 
 
 def _wait(cluster: Cluster, wanted: Collection[TopicPartition]) -> None:
-    """Wait for the moves; Ctrl-C ends the waiting, and not the moves."""
+    """Waits until all is moved; Ctrl-C ends the waiting, and not the moves."""
     while any((one.topic, one.partition) in wanted for one in list_moves(cluster)):
         time.sleep(LOOK_S)
 
@@ -101,7 +101,7 @@ def _show(cluster: Cluster, output: Output) -> int:
 def described_partitions(
     cluster: Cluster, texts: Sequence[str]
 ) -> dict[TopicPartition, PartitionDescription]:
-    """The named partitions, or all without names; ClientError for a name of nothing."""
+    """Partitions that are named, or all without names; ClientError for what names nothing."""
     found, _ = describe_topics(cluster)
     there = {(topic.name, one.partition): one for topic in found for one in topic.partitions}
     internal = {topic.name for topic in found if topic.is_internal}

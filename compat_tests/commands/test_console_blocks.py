@@ -67,7 +67,7 @@ def typed(block: str) -> list[Typed]:
 def plain(text: str) -> str:
     """Without what depends on the width of values."""
     lines = [re.sub(r" +", " ", line).strip() for line in text.splitlines()]
-    return "".join(f"{line}\n" for line in lines).rstrip("\n")
+    return "".join(f"{line}\n" for line in lines).strip("\n")
 
 
 def pattern(shown: str) -> re.Pattern[str]:

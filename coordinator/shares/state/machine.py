@@ -310,9 +310,12 @@ class ShareMachine:
         now_ms: int,
         out: list[Effect],
     ) -> initialize_share_group_state.PartitionResult:
-        """Begin anew. FENCED_STATE_EPOCH; UNKNOWN_SERVER_ERROR for a group's id that no record can hold."""
+        """Begin anew. INVALID_REQUEST for an epoch below 0, FENCED_STATE_EPOCH; UNKNOWN_SERVER_ERROR for a
+        group's id that no record can hold."""
         kept = self.states.get(key)
         _check_number(key)
+        if asked.state_epoch < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, NEGATIVE_STATE_EPOCH)
         if kept is not None:
             _check_state_epoch(kept, asked.state_epoch)
         self._check_topic(key)

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.access import on_groups, on_topics
 from odradek.apis.coordinators import Gathering, client_of
 from odradek.apis.declaration import Api
-from odradek.coordinator.asked import Asked, Client, Ticket
+from odradek.apis.prefixes import Ask, Prefix, RememberedResponse
+from odradek.coordinator.asked import NOBODY, Asked, Ticket
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.offset_fetch import (
@@ -41,7 +43,6 @@ FIRST_VERSION_WITH_IDS = 10
 FIRST_VERSION_WITH_GROUP_ERROR = 2
 FIRST_VERSION_WITH_GROUP_BATCH = 8
 DESCRIBE, TOPIC = Operation.DESCRIBE, ResourceType.TOPIC
-AskedFetch = Asked[OffsetFetchRequest, OffsetFetchResponse]
 
 
 class OffsetFetch:
@@ -54,6 +55,26 @@ class OffsetFetch:
         self._leadership = leadership
         self._groups = groups
         self._oldest_groups = oldest_groups
+
+    @property
+    def prefix(self) -> Prefix[OffsetFetchRequest]:
+        """Tools that watch a group fetch the same partitions repeatedly."""
+        return Prefix(OffsetFetchRequest.versions, self._learn)
+
+    def _learn(self, request: OffsetFetchRequest, context: RequestContext) -> Ask | None:
+        version, groups = context.api_version, _groups_of(request, context.api_version)
+        if version == 0 and self._oldest_groups is not None:
+            return None
+        if len(groups) != 1 or groups[0].topics is None:
+            return None  # all partitions: their number is not known and may grow
+        known, refused = self._split(groups[0].topics, context)
+        asked = Asked(_of_one(request, groups[0], known), client_of(context), NOBODY)
+        ask = partial(self._groups().ask, groups[0].group_id, asked)
+
+        def respond(response: OffsetFetchResponse) -> OffsetFetchResponse:
+            return self._response(groups, [self._group(response, refused, context)], version)
+
+        return Ask(RememberedResponse(ask, version, respond))
 
     def __call__(self, request: OffsetFetchRequest, context: RequestContext) -> Waiting:
         version, client = context.api_version, client_of(context)
@@ -70,7 +91,8 @@ class OffsetFetch:
             def taken(response: Any, take: Any = take, refused: Any = refused) -> None:
                 take(self._group(response, refused, context))
 
-            coordinators.submit(group.group_id, self._asked(request, group, known, client, taken))
+            ticket = Ticket(taken, partial(_refused, group.group_id))
+            coordinators.submit(group.group_id, Asked(_of_one(request, group, known), client, ticket))
         return gathering.waiting
 
     def _split(
@@ -93,23 +115,6 @@ class OffsetFetch:
             else:
                 refused.append(_refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
         return known, refused
-
-    def _asked(
-        self,
-        request: OffsetFetchRequest,
-        group: OffsetFetchRequestGroup,
-        known: list[OffsetFetchRequestTopics] | None,
-        client: Client,
-        take: Any,
-    ) -> AskedFetch:
-        part = OffsetFetchRequest(
-            groups=[replace(group, topics=known)], require_stable=request.require_stable
-        )
-
-        def refused(code: ErrorCode) -> OffsetFetchResponse:
-            return OffsetFetchResponse(groups=[_refused_group(group.group_id, code)])
-
-        return Asked(part, client, Ticket(take, refused))
 
     def _group(
         self,
@@ -187,6 +192,19 @@ def _old_response(
             for topic in topics
         ]
     )
+
+
+def _of_one(
+    request: OffsetFetchRequest,
+    group: OffsetFetchRequestGroup,
+    topics: list[OffsetFetchRequestTopics] | None,
+) -> OffsetFetchRequest:
+    """The request to a group's coordinator, for these of its topics."""
+    return OffsetFetchRequest(groups=[replace(group, topics=topics)], require_stable=request.require_stable)
+
+
+def _refused(group_id: str, code: ErrorCode) -> OffsetFetchResponse:
+    return OffsetFetchResponse(groups=[_refused_group(group_id, code)])
 
 
 def _refused_group(group_id: str, code: ErrorCode) -> OffsetFetchResponseGroup:

@@ -27,9 +27,8 @@ from odradek.embedding.apache_kafka import KafkaPrograms, format_directory
 from odradek.embedding.free_port import free_port
 from tools import environment
 
-NEWEST = "4.4.0"
 PREVIOUS = "4.3.1"
-CURRENT = os.environ.get("ODRADEK_KAFKA", PREVIOUS)
+CURRENT = os.environ.get("ODRADEK_KAFKA", "4.4.0")
 """The release that we are compared with, and whose tools and clients run."""
 OLDER = "3.9.2"
 """The last line that speaks Produce 0 to 2 and Fetch 0 to 3."""
@@ -97,7 +96,7 @@ def fast_start(version: str) -> tuple[str, ...]:
 
 def is_fast(version: str) -> bool:
     """Whether it is started so often that an archive for it pays."""
-    return version in (NEWEST, PREVIOUS, OLDER)
+    return version in (CURRENT, PREVIOUS, OLDER)
 
 
 def is_current(version: str) -> bool:
@@ -107,7 +106,7 @@ def is_current(version: str) -> bool:
 
 def archive_for(path: str) -> tuple[str, ...]:
     """The options of `fast_start` for programs of ours, which are at the end of the class path."""
-    found = (version for version in (NEWEST, PREVIOUS, OLDER) if path.startswith(f"{class_path(version)}:"))
+    found = (version for version in (CURRENT, PREVIOUS, OLDER) if path.startswith(f"{class_path(version)}:"))
     return next((fast_start(version) for version in found), ())
 
 

@@ -1,6 +1,6 @@
-"""Every broker, topic and group option of Apache Kafka 4.3: type, default, bounds, scope and standing here.
+"""Every broker, topic and group option of Apache Kafka 4.4: type, default, bounds, scope and standing here.
 
-Names, types, defaults, bounds and dynamic scopes are Kafka's (DescribeConfigs of a 4.3.1 broker and the
+Names, types, defaults, bounds and dynamic scopes are Kafka's (DescribeConfigs of a 4.4.0 broker and the
 ConfigDefs of its classes); the doc lines are ours. `config/option.py` describes the columns. To add an
 option, add its line; to build its effect, change its standing, and read its value where it is needed.
 """

@@ -41,6 +41,7 @@ from odradek.wire.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from odradek.wire.messages.offset_fetch import OffsetFetchRequest
 
 NONE = ErrorCode.NONE
 TimerKey = tuple[str, ...]
@@ -82,7 +83,7 @@ class GroupMachine:
             ListGroupsRequest: self._list_groups,
             DeleteGroupsRequest: self._delete_groups,
         }
-        self._quick_handlers: dict[type, QuickHandler] = {}
+        self._quick_handlers: dict[type, QuickHandler] = {OffsetFetchRequest: self._committed.fetched}
         parts = MachineParts(
             groups=self.groups,
             settings=settings,

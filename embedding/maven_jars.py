@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = "4.4.0"
 JACKSON = {"4.3.1": "2.21.2", "4.4.0": "2.21.7"}
 """Release of Kafka -> the Jackson that it comes with. Its modules must all be of one release."""
 LOGGING_PARTS = ["log4j-slf4j-impl", "log4j-core", "log4j-1.2-api"]

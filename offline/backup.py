@@ -9,6 +9,7 @@ at one moment, and its first start recovers it as after a kill:
    milliseconds for a hundred partitions. The listing of a partition is compared before and after: compaction
    and retention exchange files by renames, and an open file stays what it was. Coordinators' topics come
    first: no commit is of a record that the copy does not have.
+   `cleaner-offset-checkpoint` is read after that: it has to know all gaps that compaction has made in them.
 3. The files are copied up to these sizes. Logs only grow, so the bytes up to there stay as they are; half a
    batch at the end is cut by the first start.
 
@@ -153,6 +154,8 @@ def _open_running(directory: str, closing_all: ExitStack) -> list[_Opened]:
     found += [_in_memory(directory, name) for name in _SMALL if _has(directory, name)]
     for name in _partitions(directory):
         found += _open_partition(directory, name, closing_all)
+    if _has(directory, checkpoints.FIRST_DIRTY):
+        found.append(_in_memory(directory, checkpoints.FIRST_DIRTY))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Every option of Kafka 4.3.1, set at run time: what is taken and what is refused.
+"""Every option of Kafka 4.4.0, set at run time: what is taken and what is refused.
 
 The names are those of Kafka's own definitions, read from its jars, with another value than the default for
 each. What differs on purpose is `OTHERWISE`, with the reason; a difference that is gone there fails, too.

@@ -289,6 +289,11 @@ class CommittedOffsets:
     def _fetch(
         self, asked: Asked[OffsetFetchRequest, OffsetFetchResponse], now_ms: int, out: list[Effect]
     ) -> None:
+        out.append(Reply(asked.ticket, self.fetched(asked, now_ms)))
+
+    def fetched(
+        self, asked: Asked[OffsetFetchRequest, OffsetFetchResponse], now_ms: int
+    ) -> OffsetFetchResponse:
         """The offsets of the one group of the request, in its order. A topic with an id has none of an
         earlier topic of its name."""
         (requested,) = asked.request.groups
@@ -307,7 +312,7 @@ class CommittedOffsets:
                 ]
             found = [_fetched(topic, offsets.get(topic.name, {}), unstable) for topic in wanted]
         of_group = OffsetFetchResponseGroup(group_id=group_id, topics=found, error_code=code)
-        out.append(Reply(asked.ticket, OffsetFetchResponse(groups=[of_group])))
+        return OffsetFetchResponse(groups=[of_group])
 
     def _delete_some(
         self, asked: Asked[OffsetDeleteRequest, OffsetDeleteResponse], now_ms: int, out: list[Effect]

@@ -112,7 +112,7 @@ class StandardAuthorizer:
         for kind, names in wanted.items():
             if kind in quiet:
                 continue
-            for name in names:
+            for name in dict.fromkeys(names):
                 if (*kind, name) in refused:
                     self._log.tell(granted, *kind, self._name_of(kind[1], name), api)
 

@@ -100,7 +100,7 @@ def test_resources_are_named_by_the_request_in_all_its_forms():
 def test_what_is_remembered_without_its_handler_names_all_that_it_needs(node):
     """Else a connection would remember a request that its principal is not allowed."""
     remembered = {key for key in node.apis if node.apis[key].prefix is not None}
-    assert remembered == {0, 2, 8, 12, 68}
+    assert remembered == {0, 2, 8, 9, 12, 68}
     for key in remembered:
         assert declared(key).needs
         assert all(need.names is not None for need in declared(key).needs), key

@@ -36,8 +36,8 @@ from tests.wired import Asker, from_prefix, wired
 
 TOPICS = {"t": 3, "u": 2}
 CLASSIC, CONSUMER = ("c0", "c1"), ("k0", "k1")
-REPEATED = (HeartbeatRequest, ConsumerGroupHeartbeatRequest, OffsetCommitRequest)
-TORN = (HeartbeatRequest, OffsetCommitRequest)
+REPEATED = (HeartbeatRequest, ConsumerGroupHeartbeatRequest, OffsetFetchRequest, OffsetCommitRequest)
+TORN = (HeartbeatRequest, OffsetFetchRequest, OffsetCommitRequest)
 """Another could become one for topics by a pattern, which nobody looks for here."""
 
 
@@ -481,11 +481,24 @@ def fetch(version, *indexes, group_id="c0", **fields):
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=[topic])])
 
 
+@pytest.mark.parametrize("version", range(10))
+def test_a_fetch_by_its_prefix_tells_the_newest_offset(side, version):
+    for offset in (-1, 100, 7, 7):
+        if offset != -1:
+            request = commit(0)
+            request.topics[0].partitions[0].committed_offset = offset
+            assert told(side, request, 8)[1]
+        answer, is_short = told(side, fetch(version, 0), version)
+        topics = answer.topics if version < 8 else answer.groups[0].topics
+        assert (topics[0].partitions[0].committed_offset, is_short) == (offset, True)
+
+
 def test_a_topic_that_was_made_anew_has_none_of_the_old_ones_offsets(side):
     assert told(side, commit(0), 8)[1]
     for _ in range(2):
         topic_id = side.node.machine.view.topics["t"].topic_id
-        answer, _ = told(side, fetch(10, 0, topic_id=topic_id), 10)
+        answer, is_short = told(side, fetch(10, 0, topic_id=topic_id), 10)
+        assert is_short
         assert answer.groups[0].topics[0].partitions[0].committed_offset == 100
     side.node.machine.delete_topics(["t"])
     gone, _ = told(side, fetch(10, 0, topic_id=topic_id), 10)
@@ -493,6 +506,13 @@ def test_a_topic_that_was_made_anew_has_none_of_the_old_ones_offsets(side):
     topic_id = side.node.create("t", 3).topic_id
     answer, _ = told(side, fetch(10, 0, topic_id=topic_id), 10)
     assert answer.groups[0].topics[0].partitions[0].committed_offset == -1
+
+
+def test_what_is_asked_of_everything_or_of_several_groups_goes_to_the_handler(side):
+    all_of_it = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="c0", topics=None)])
+    two = OffsetFetchRequest(groups=[*fetch(9, 0).groups, *fetch(9, 1).groups])
+    for request in (all_of_it, two):
+        assert not told(side, request, 9)[1]
 
 
 @pytest.mark.parametrize("version", range(2, 11))

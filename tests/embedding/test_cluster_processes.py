@@ -27,7 +27,8 @@ def child(tmp_path):
 
 def start(child):
     child.begin()
-    wait_until_ready([(child, lambda: "ready" in child.said())], DEADLINE_S)
+    # The whole line: where output is not buffered, Python writes a line in parts.
+    wait_until_ready([(child, lambda: child.said().endswith("\n"))], DEADLINE_S)
 
 
 def state_of(pid):

@@ -215,6 +215,17 @@ def test_a_need_that_is_quiet_is_refused_without_a_line(lines):
     assert [line.split(" may not ")[1] for line in lines()] == ["CREATE TOPIC 't': no ACL allows it"]
 
 
+def test_a_name_that_a_request_has_many_times_is_refused_once(lines):
+    scene = Scene()
+    scene.authorizer.refused(Client(), (need_of(READ, TOPIC),), ["t"] * 100)
+    scene.now_ms += authorizer.LOG_WINDOW_MS
+    scene.refused(Client(), READ, "u")
+    assert [line.split(" may not ")[1] for line in lines()] == [
+        "READ TOPIC 't': no ACL allows it",
+        "READ TOPIC 'u': no ACL allows it",
+    ]
+
+
 def test_many_refusals_are_counted_and_not_logged(lines):
     scene = Scene()
     for number in range(authorizer.LINES_MAX + 1_000):

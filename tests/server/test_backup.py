@@ -55,6 +55,19 @@ def test_a_stopped_broker_comes_back_as_it_was(tmp_path, capsys):
         assert ends(cluster, "orders", 3) == before
 
 
+def test_what_compaction_says_is_read_after_the_logs_that_it_changes(tmp_path):
+    """Else a start would take gaps, made while the logs were opened, for lost records."""
+    path = tmp_path / "backup.tar"
+    with odradek.Broker(process=True, data_dir=tmp_path / "data") as broker, connected(broker) as cluster:
+        create_topic(cluster, 1, "orders")
+        (tmp_path / "data" / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 0\n")
+        back_up(str(tmp_path / "data"), str(path))
+    with tarfile.open(path) as tar:
+        names = tar.getnames()
+    assert any(name.startswith("orders-0/") for name in names)
+    assert names[-1] == "cleaner-offset-checkpoint"
+
+
 def test_a_broker_that_is_written_to_is_backed_up(tmp_path, capsys):
     """Segments roll and topics come meanwhile; what was acknowledged before the backup is in it."""
     stop = threading.Event()

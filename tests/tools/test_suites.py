@@ -28,7 +28,7 @@ def test_what_the_suites_of_a_run_need_is_made_at_once(monkeypatch):
     monkeypatch.setattr(environment, "prepare", wanted.append)
     monkeypatch.setattr(suites, "run", lambda suite, name: Outcome(True))
     assert suites.main(["check", "streams", "transactions"]) == 0
-    assert wanted == [["venv:test", "jars:kafka-4.3.1", "jars:kafka-3.9.2"]]
+    assert wanted == [["venv:test", "jars:kafka-4.4.0", "jars:kafka-3.9.2"]]
 
 
 @pytest.fixture
@@ -160,6 +160,7 @@ def test_a_test_that_fails_by_chance_fails_its_suite_and_is_told_again_at_the_en
     assert "\n-- soak: test_some::test_it" in said
     assert "the first try" in said
     assert "\nsoak                    FAILED" in said
+    assert said.splitlines()[-1] == "failed in soak: test_some::test_it", "CI's output is cut in the middle"
 
 
 GROUPED = """

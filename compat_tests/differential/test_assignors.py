@@ -124,13 +124,9 @@ def streams_problem(spec: TaskSpec) -> list[str]:
         lines.append(f"subtopology {name} {subtopology.task_count} {subtopology.is_stateful:d}")
     for member_id, member in sorted(spec.members.items()):
         tasks = member.assignment
-        lines.append(
-            f"member {member_id} {member.process_id} {written(tasks.active)} {written(tasks.standby)} "
-            + (
-                ",".join(f"{name}={index}={offset}" for (name, index), offset in member.offsets.items())
-                or "-"
-            )
-        )
+        offsets = ",".join(f"{name}={index}={offset}" for (name, index), offset in member.offsets.items())
+        words = (member.process_id, written(tasks.active), written(tasks.standby), offsets or "-")
+        lines.append(" ".join(("member", member_id, *words)))
     return lines
 
 

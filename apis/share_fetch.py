@@ -343,11 +343,9 @@ class _PendingShareFetch(Waiting):
         self._try()
 
     def _unknown(self, partition: PartitionId) -> KafkaError:
-        """As Kafka 4.4, which keeps the names of a session's topics: one that was there has been deleted."""
+        """The refusal of Kafka 4.4, which keeps the names of a session's topics: one that was there is gone."""
         was_there = self._session.partitions.get(partition, False)
-        return KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if was_there else ErrorCode.UNKNOWN_TOPIC_ID
-        )
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if was_there else ErrorCode.UNKNOWN_TOPIC_ID)
 
     def response_if_ready(self) -> ShareFetchResponse | Waiting:
         if self._is_done and not self.settled:

@@ -32,7 +32,7 @@ nightly: export ODRADEK_NIGHTLY = 1
 nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
 	@$(SUITES) --tier nightly
 
-test-reference: tools-present links ## the same requests to Apache Kafka 4.3.1 and to Odradek, answers compared
+test-reference: tools-present links ## the same requests to Apache Kafka 4.4.0 and to Odradek, answers compared
 	@$(SUITES) reference
 
 coverage: links ## per cent of lines and branches that tests/ runs in its own process; the page is build/reports/coverage

@@ -11,7 +11,7 @@
 
 A node of a cluster sends 30 and 31 on to its controllers (`apis/forwarding.py`).
 
-Source: AclApis.scala, AclControlManager and the requests' own classes of Kafka 4.3.
+Source: AclApis.scala, AclControlManager and the requests' own classes of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from odradek.apis.access import on_cluster
 from odradek.apis.api import WorkResponse
 from odradek.apis.declaration import Api, Forwarding
 from odradek.apis.refusals import Refusal, each_of
+from odradek.coordinator.cluster.features import METADATA_VERSION, NETWORKS_SINCE
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage, error_message
 from odradek.wire.messages.create_acls import (
@@ -121,7 +122,8 @@ class CreateAcls:
     def _create(self, machine: ClusterMachine, creations: list[AclCreation]) -> Work[CreateAclsResponse]:
         def edit(draft: Draft) -> Work[list[KafkaError | None]]:
             rules, wanted = _rules_of(draft), (_acl_of(one) for one in creations)
-            refusals, added = yield from rules.creating(wanted, machine.new_id)
+            takes_networks = draft.features.get(METADATA_VERSION, 0) >= NETWORKS_SINCE
+            refusals, added = yield from rules.creating(wanted, machine.new_id, takes_networks=takes_networks)
             draft.change_acls(added)
             return refusals
 

@@ -1,4 +1,4 @@
-"""ApiVersions (key 18, versions 0 to 4): what this broker serves, derived from the one table of APIs.
+"""ApiVersions (key 18, versions 0 to 5): what this broker serves, derived from the one table of APIs.
 
 A node of a cluster serves `NODE_FEATURES`, and of the APIs that its controllers carry out (`forwarding.py`)
 the versions that they serve as well; as long as it knows none of them, all of its own.
@@ -6,12 +6,15 @@ the versions that they serve as well; as long as it knows none of them, all of i
 Client metrics (71, 72) are listed while there is a subscription: clients then ask which metrics are wanted.
 Kafka lists them if it was started with a reporter that takes them.
 
+From version 5 on a client says which node of which cluster it believes to speak with. If it is wrong, as an
+address has gone over to another node, REBOOTSTRAP_REQUIRED tells it to begin anew with its first addresses.
+
 A request of an unknown version is answered in version 0 with error 35 and the entry of ApiVersions, so that
 the client can choose another version; the connection does that, since the body cannot be decoded.
 
 Source: ApiVersionsRequest, ApiVersionsResponse (intersectForwardableApis) and
-KafkaApis.handleApiVersionsRequest of Kafka 4.3; KIP-511
-for the client's name, KAFKA-17492 for features that start at level 0.
+KafkaApis.handleApiVersionsRequest of Kafka 4.4; KIP-511
+for the client's name, KIP-1242 for the node that it expects, KAFKA-17492 for features that start at level 0.
 """
 
 from __future__ import annotations
@@ -34,11 +37,12 @@ from odradek.wire.messages.api_versions import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.node import ControllerVersions
+    from odradek.apis.node import ApiParts, ControllerVersions
     from odradek.coordinator.cluster.view import ClusterView
 
 FIRST_VERSION_WITH_CLIENT_NAME = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
+ANY_NODE = -1
 CLIENT_METRICS = frozenset({71, 72})
 """The keys of GetTelemetrySubscriptions and PushTelemetry."""
 
@@ -50,12 +54,14 @@ class ApiVersions:
 
     def __init__(
         self,
+        node_id: int,
         current_view: Callable[[], ClusterView],
         served: Mapping[int, range],
         controller_versions: ControllerVersions | None = None,
     ) -> None:
         """`served` has the versions of each served API, `controller_versions` those of a cluster's
         controllers."""
+        self._node_id = node_id
         self._current_view = current_view
         self._controller_versions = controller_versions
         self._served = [
@@ -68,6 +74,8 @@ class ApiVersions:
 
     def __call__(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
         version = context.api_version
+        if not names_node_whole(request):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         if version >= FIRST_VERSION_WITH_CLIENT_NAME:
             name, software_version = request.client_software_name, request.client_software_version
             if not (_SOFTWARE_NAME.fullmatch(name) and _SOFTWARE_NAME.fullmatch(software_version)):
@@ -75,6 +83,11 @@ class ApiVersions:
             context.connection.client_software_name = name
             context.connection.client_software_version = software_version
         view = self._current_view()
+        if request.node_id != ANY_NODE and (request.cluster_id, request.node_id) != (
+            view.cluster_id,
+            self._node_id,
+        ):
+            return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
         return ApiVersionsResponse(
             api_keys=self._api_keys(with_client_metrics=bool(view.client_metrics_configs)),
             supported_features=[
@@ -108,6 +121,11 @@ class ApiVersions:
         ]
 
 
+def names_node_whole(request: ApiVersionsRequest) -> bool:
+    """Whether the client names both the cluster and the node, or neither."""
+    return (request.cluster_id is None) == (request.node_id == ANY_NODE)
+
+
 def _common(own: ApiVersion, controllers: Mapping[int, tuple[int, int]]) -> ApiVersion | None:
     """None where the two sides have no version in common."""
     first, last = controllers.get(own.api_key, (0, -1))
@@ -115,9 +133,14 @@ def _common(own: ApiVersion, controllers: Mapping[int, tuple[int, int]]) -> ApiV
     return None if first > last else ApiVersion(api_key=own.api_key, min_version=first, max_version=last)
 
 
+def _make(parts: ApiParts) -> ApiVersions:
+    node = parts.node
+    return ApiVersions(node.node_id, node.current_view, parts.versions, node.controller_versions)
+
+
 API = Api(
     ApiVersionsRequest,
     ApiVersionsResponse,
-    make=lambda parts: ApiVersions(parts.node.current_view, parts.versions, parts.node.controller_versions),
+    make=_make,
     needs=(),
 )

@@ -73,7 +73,7 @@ class Hosts(NamedTuple):
                 f"{host} is not looked up: a request may have {NAMES_MAX} names of hosts. Write addresses, "
                 "or another request for the rest."
             )
-        return f"{host} is neither an address nor a name that has one."
+        return f"{host} is not a valid IP or resolvable host."
 
 
 class DescribeClientQuotas:

@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42, versions 0 to 2), for groups of all types.
+"""DeleteGroups (key 42, versions 0 to 3), for groups of all types.
 
 Source: KafkaApis and GroupCoordinatorService of Kafka 4.3.
 """
@@ -65,6 +65,6 @@ API = Api(
     DeleteGroupsResponse,
     make=lambda parts: DeleteGroups(parts.node.groups),
     needs=(on_groups(Operation.DELETE, each("groups_names")),),
-    refusal=Refusal(results=("results", _each_group)),
+    refusal=Refusal(results=("results", _each_group), has_message=False),
     changes=True,
 )

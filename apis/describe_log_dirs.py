@@ -8,12 +8,13 @@ Source: ReplicaManager.describeLogDirs of Kafka 4.3.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from shutil import disk_usage
 from typing import TYPE_CHECKING
 
 from odradek.apis.access import on_cluster
 from odradek.apis.declaration import Api
+from odradek.coordinator.cluster.features import knows_cordons
 from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.describe_log_dirs import (
@@ -26,14 +27,16 @@ from odradek.wire.messages.describe_log_dirs import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.coordinator.cluster.view import ClusterView
     from odradek.storage.directories.store import LogStore
 
 
 class DescribeLogDirs:
     """The handler."""
 
-    def __init__(self, store: LogStore) -> None:
+    def __init__(self, store: LogStore, current_view: Callable[[], ClusterView]) -> None:
         self._store = store
+        self._current_view = current_view
 
     def __call__(self, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
         wanted: set[tuple[str, int]] | None = None
@@ -41,6 +44,8 @@ class DescribeLogDirs:
             wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
         topics: dict[str, dict[str, DescribeLogDirsTopic]] = {one: {} for one in self._store.directories}
         cordoned = self._store.creating.cordoned
+        if not knows_cordons(self._current_view().features):
+            cordoned = frozenset()
         unreadable = set(self._store.failing_disks.failures)
 
         def add(directory: str, name: str, index: int, size_bytes: int, lag: int, is_future: bool) -> None:
@@ -98,6 +103,6 @@ def _unreadable(directory: str) -> DescribeLogDirsResult:
 API = Api(
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
-    make=lambda parts: DescribeLogDirs(parts.node.store),
+    make=lambda parts: DescribeLogDirs(parts.node.store, parts.node.current_view),
     needs=(on_cluster(Operation.DESCRIBE),),
 )

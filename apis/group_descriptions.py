@@ -29,16 +29,30 @@ if TYPE_CHECKING:
 
 Serves = Callable[["Groups"], bool]
 TopicsOf = Callable[[Any], Iterable[str]]
+Complete = Callable[[Any, Any], None]
+"""Adds to a description what the request asks for besides."""
+
+
+def _is_complete(request: Any, group: Any) -> None:
+    """Most requests ask for nothing else."""
 
 
 class GroupDescribe:
     """The handler. `serves` tells whether such groups are served, `topics_of` the topics of a description."""
 
-    def __init__(self, groups: Groups, api: Api, serves: Serves, topics_of: TopicsOf) -> None:
+    def __init__(
+        self,
+        groups: Groups,
+        api: Api,
+        serves: Serves,
+        topics_of: TopicsOf,
+        complete: Complete = _is_complete,
+    ) -> None:
         self._groups = groups
         self._api = api
         self._serves = serves
         self._topics_of = topics_of
+        self._complete = complete
 
     def __call__(self, request: Any, context: RequestContext) -> Any:
         refuse, version = self._api.refuse, context.api_version
@@ -58,7 +72,10 @@ class GroupDescribe:
                 (group,) = response.groups
                 if wants_operations and group.error_code == ErrorCode.NONE:
                     group.authorized_operations = operations.on_group(context, group.group_id)
-                described.groups.append(self._visible(group, context))
+                visible = self._visible(group, context)
+                if visible.error_code == ErrorCode.NONE:
+                    self._complete(request, visible)
+                described.groups.append(visible)
             return described
 
         return ask_for_each(
@@ -85,12 +102,18 @@ class GroupDescribe:
         )
 
 
-def describe_api(request: type[Message], response: type[Message], serves: Serves, topics_of: TopicsOf) -> Api:
+def describe_api(
+    request: type[Message],
+    response: type[Message],
+    serves: Serves,
+    topics_of: TopicsOf,
+    complete: Complete = _is_complete,
+) -> Api:
     """The API whose request names `group_ids`, and whose response has `groups`."""
     api = Api(
         request,
         response,
-        make=lambda parts: GroupDescribe(parts.node.groups, api, serves, topics_of),
+        make=lambda parts: GroupDescribe(parts.node.groups, api, serves, topics_of, complete),
         needs=(on_groups(Operation.DESCRIBE, each("group_ids")), on_topics(Operation.DESCRIBE, None)),
         refusal=Refusal(results=("groups", _each_group), has_message=False),
     )

@@ -1,13 +1,14 @@
-"""DescribeQuorum (key 55, versions 0 to 2), AddRaftVoter (80, 0 and 1), RemoveRaftVoter (81, 0) and
-UnregisterBroker (64, 0): the nodes that keep the cluster's metadata, and the brokers of the cluster.
+"""DescribeQuorum (key 55, versions 0 to 2), AddRaftVoter (80, 0 and 1), RemoveRaftVoter (81, 0),
+UnregisterController (94, 0) and UnregisterBroker (64, 0): the nodes that keep the cluster's metadata, and the
+brokers of the cluster.
 
 The cluster is one node, the only voter: it cannot be removed, and no other can be added. Kafka has its
 metadata in a log, `__cluster_metadata`, and answers with its offsets; here they are the number of states of
 the metadata that this process has published. The endpoint of the voter is the address of this node for the
 client, as there is no listener for controllers.
 
-Source: KafkaRaftClient, AddVoterHandler, RemoveVoterHandler and ReplicationControlManager.unregisterBroker of
-Kafka 4.3; KIP-595, KIP-853.
+Source: KafkaRaftClient, AddVoterHandler, RemoveVoterHandler, ReplicationControlManager.unregisterBroker and
+ClusterControlManager.unregisterController of Kafka 4.4; KIP-595, KIP-853.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from odradek.apis.access import on_cluster
 from odradek.apis.declaration import Api, Forwarding
-from odradek.coordinator.cluster.features import KRAFT_VERSION
+from odradek.coordinator.cluster.features import (
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    UNREGISTERS_CONTROLLERS_SINCE,
+)
 from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -32,6 +37,10 @@ from odradek.wire.messages.describe_quorum import (
 )
 from odradek.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from odradek.wire.messages.unregister_controller import (
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
+)
 from odradek.wire.schema import ZERO_UUID, uuid_to_text
 
 if TYPE_CHECKING:
@@ -222,6 +231,36 @@ class UnregisterBroker:
         return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
 
 
+class UnregisterController:
+    """The handler."""
+
+    def __init__(self, node_id: int, current_view: Callable[[], ClusterView]) -> None:
+        self._node_id = node_id
+        self._current_view = current_view
+
+    def __call__(
+        self, request: UnregisterControllerRequest, context: RequestContext
+    ) -> UnregisterControllerResponse:
+        """The one controller is this node, which is the active one."""
+        error = self._refusal(request.controller_id)
+        return UnregisterControllerResponse(error_code=error.code, error_message=error.message)
+
+    def _refusal(self, controller_id: int) -> KafkaError:
+        if controller_id == self._node_id:
+            return KafkaError(
+                ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active."
+            )
+        if self._current_view().features.get(METADATA_VERSION, 0) < UNREGISTERS_CONTROLLERS_SINCE:
+            return KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "The current MetadataVersion is too old to support controller unregistration.",
+            )
+        return KafkaError(
+            ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
+            f"Controller ID {controller_id} is not currently registered.",
+        )
+
+
 def _make_describe(parts: ApiParts) -> DescribeQuorum:
     return DescribeQuorum(parts.node.node_id, parts.node.directory_id, parts.node.current_view)
 
@@ -247,6 +286,13 @@ APIS = (
         UnregisterBrokerRequest,
         UnregisterBrokerResponse,
         make=lambda parts: UnregisterBroker(parts.node.current_view),
+        needs=(on_cluster(Operation.ALTER),),
+        forwarded=Forwarding.AS_IT_COMES,
+    ),
+    Api(
+        UnregisterControllerRequest,
+        UnregisterControllerResponse,
+        make=lambda parts: UnregisterController(parts.node.node_id, parts.node.current_view),
         needs=(on_cluster(Operation.ALTER),),
         forwarded=Forwarding.AS_IT_COMES,
     ),

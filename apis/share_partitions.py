@@ -161,6 +161,11 @@ class SharePartitions:
 
     # Finding
 
+    def is_read(self, key: SharePartitionKey) -> bool:
+        """Whether the state of a share partition is in memory."""
+        share = self._shares.get(key)
+        return share is not None and share.partition is not None
+
     def find(self, key: SharePartitionKey, name: str) -> tuple[LedShare, LedPartition]:
         """The share partition, whose state may still have to be read, and the partition. Refuses what this
         node does not lead."""

@@ -1,5 +1,5 @@
-"""Groups of Kafka Streams applications (KIP-1071): StreamsGroupHeartbeat (key 88, version 0) and
-StreamsGroupDescribe (89, version 0).
+"""Groups of Kafka Streams applications (KIP-1071): StreamsGroupHeartbeat (key 88, versions 0 and 1),
+StreamsGroupDescribe (89, 0 and 1) and StreamsGroupTopologyDescriptionUpdate (93, 0).
 
 This module checks what needs only the request; then the group's coordinator decides. Its result has the
 response, and the missing internal topics of the application. This module creates them, and every response
@@ -9,10 +9,12 @@ come the permissions: for the group, and for all topics of the topology, after a
 the client may create internal topics is told in the status. A group with a topic that the client may not
 describe is not described at all.
 
-Not done, and refused, as in Kafka 4.3: static members, patterns of source topics, warm-up tasks and the
-offsets of tasks.
+Descriptions of topologies have no store here (KIP-1331), as in Kafka without a plug-in for it: no member is
+asked for one, one that is sent is refused, and no group is described with one.
 
-Source: KafkaApis, GroupCoordinatorService and AutoTopicCreationManager of Kafka 4.3.
+Not done, and refused, as in Kafka 4.4: patterns of source topics. No task is ever a warm-up there, either.
+
+Source: KafkaApis, GroupCoordinatorService and AutoTopicCreationManager of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -45,6 +47,10 @@ from odradek.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
+from odradek.wire.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
@@ -55,6 +61,8 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.topics import NewTopic
 
 NOT_SAID = -1
+NOT_STORED = 1
+"""Status of a description of a topology."""
 HEARTBEATS_BETWEEN_TRIALS = 2
 """The pause before another trial to create a topic, in heartbeat intervals."""
 FAILURES_KEPT_MAX = 1_000
@@ -199,6 +207,7 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
     for text, name in (
         (request.member_id, "MemberId"),
         (request.group_id, "GroupId"),
+        (request.instance_id, "InstanceId"),
         (request.rack_id, "RackId"),
     ):
         if text is not None and not text.strip():
@@ -206,7 +215,7 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
     epoch = request.member_epoch
     if epoch == JOIN_EPOCH:
         _check_join(request)
-    elif epoch == LEAVE_FOR_A_WHILE_EPOCH:
+    elif epoch == LEAVE_FOR_A_WHILE_EPOCH and request.instance_id is None:
         raise _invalid("InstanceId can't be null.")
     elif epoch < LEAVE_FOR_A_WHILE_EPOCH:
         raise _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
@@ -220,20 +229,10 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def _check_built(request: StreamsGroupHeartbeatRequest) -> None:
-    """Refuses features that have fields in the protocol but are not built, as in Kafka 4.3."""
+    """Refuses what has a field in the protocol but is not built, as in Kafka 4.4."""
     topology = request.topology
-    for is_named, what in (
-        (request.instance_id is not None, "Static members"),
-        (request.task_offsets is not None, "TaskOffsets"),
-        (request.task_end_offsets is not None, "TaskEndOffsets"),
-        (bool(request.warmup_tasks), "WarmupTasks"),
-        (
-            topology is not None and any(one.source_topic_regex for one in topology.subtopologies),
-            "Regular expressions for source topics",
-        ),
-    ):
-        if is_named:
-            raise _invalid(f"{what} are not supported yet.")
+    if topology is not None and any(one.source_topic_regex for one in topology.subtopologies):
+        raise _invalid("Regular expressions for source topics are not supported yet.")
 
 
 def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
@@ -304,10 +303,46 @@ HEARTBEAT = Api(
     ),
     refusal=Refusal(has_message=False),
 )
+
+
+class TopologyDescriptionUpdate:
+    """The handler."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def __call__(
+        self, request: StreamsGroupTopologyDescriptionUpdateRequest, context: RequestContext
+    ) -> StreamsGroupTopologyDescriptionUpdateResponse:
+        if not self._groups().serves_streams_groups:
+            return StreamsGroupTopologyDescriptionUpdateResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        if context.refuses(Operation.READ, ResourceType.GROUP, request.group_id):
+            return StreamsGroupTopologyDescriptionUpdateResponse(
+                error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
+            )
+        return StreamsGroupTopologyDescriptionUpdateResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            error_message="The broker has no streams group topology description plugin configured.",
+        )
+
+
+def _tell_description(request: StreamsGroupDescribeRequest, group: describe.DescribedGroup) -> None:
+    if request.include_topology_description:
+        group.topology_description_status = NOT_STORED
+
+
 DESCRIBE = describe_api(
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
     lambda groups: groups().serves_streams_groups,
     lambda group: () if group.topology is None else _topics_of(group.topology),
+    _tell_description,
 )
-APIS = (HEARTBEAT, DESCRIBE)
+TOPOLOGY_DESCRIPTION_UPDATE = Api(
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+    make=lambda parts: TopologyDescriptionUpdate(parts.node.groups),
+    needs=(on_groups(Operation.READ, only("group_id")),),
+    refusal=Refusal(has_message=False),
+)
+APIS = (HEARTBEAT, DESCRIBE, TOPOLOGY_DESCRIPTION_UPDATE)

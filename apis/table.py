@@ -109,6 +109,8 @@ SELDOM = {
     90: "share_groups",
     91: "share_groups",
     92: "share_groups",
+    93: "streams_groups",
+    94: "quorum",
 }
 MODULES: Mapping[int, str] = RECORDS | GROUPS | TRANSACTIONS | ADMINISTRATION | SELDOM
 """API key -> module."""

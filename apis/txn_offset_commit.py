@@ -1,4 +1,4 @@
-"""Offsets committed with a transaction: TxnOffsetCommit (key 28, versions 0 to 5).
+"""Offsets committed with a transaction: TxnOffsetCommit (key 28, versions 0 to 6).
 
 The offsets belong to the transaction like any record: the group's partition of `__consumer_offsets` has to be
 part of it. From version 5 on the commit itself adds it (transaction.version 2); before, AddOffsetsToTxn adds
@@ -7,8 +7,10 @@ off. Neither is needed while the log has an open transaction of this producer. T
 the member afterwards. As elsewhere, requests are repeated for some milliseconds while the coordinator still
 ends the producer's last transaction.
 
+From version 6 on topics have ids instead of names (KIP-1319).
+
 Source: KafkaApis.handleTxnOffsetCommitRequest, GroupCoordinatorService.commitTransactionalOffsets,
-ReplicaManager.maybeSendPartitionToTransactionCoordinator and AddPartitionsToTxnManager of Kafka 4.3.
+ReplicaManager.maybeSendPartitionToTransactionCoordinator and AddPartitionsToTxnManager of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import TopicView
 
 FIRST_VERSION_THAT_KNOWS_LOADING = 2
+FIRST_VERSION_WITH_IDS = 6
 NO_SEQUENCE = -1
 NONE = ErrorCode.NONE
 AskedCommit = Asked[TxnOffsetCommitRequest, TxnOffsetCommitResponse]
@@ -78,9 +81,14 @@ class TxnOffsetCommit:
         version, view = context.api_version, self._leadership.view
 
         def find(topic: TxnOffsetCommitRequestTopic) -> TopicView | ErrorCode:
-            if context.refuses(Operation.READ, ResourceType.TOPIC, topic.name):
+            if context.refuses(Operation.READ, ResourceType.TOPIC, topic.name or topic.topic_id):
                 return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            return view.topics.get(topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            has_ids = version >= FIRST_VERSION_WITH_IDS
+            found = view.topic_by_id(topic.topic_id) if has_ids else view.topics.get(topic.name)
+            if found is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID if has_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topic.name, topic.topic_id = found.name, found.topic_id
+            return found
 
         checked = CheckedTopics(request.topics, find, _topic_result, TxnOffsetCommitResponsePartition)
         if not checked.known:
@@ -173,7 +181,7 @@ def _group_error(code: ErrorCode) -> ErrorCode:
 def _topic_result(
     topic: TxnOffsetCommitRequestTopic, partitions: list[TxnOffsetCommitResponsePartition]
 ) -> TxnOffsetCommitResponseTopic:
-    return TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions)
+    return TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
 def _make(parts: ApiParts) -> TxnOffsetCommit:
@@ -189,9 +197,14 @@ API = Api(
     needs=(
         the_transactional_id(Operation.WRITE),
         the_group(Operation.READ),
-        on_topics(Operation.READ, each("topics", "name")),
+        on_topics(Operation.READ, each("topics", "name", "topic_id")),
     ),
     refusal=Refusal(
-        results=("topics", each_partition("topics", "partitions", "partition_index", copied={"name": "name"}))
+        results=(
+            "topics",
+            each_partition(
+                "topics", "partitions", "partition_index", copied={"name": "name", "topic_id": "topic_id"}
+            ),
+        )
     ),
 )

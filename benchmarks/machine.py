@@ -11,6 +11,7 @@ import time
 
 from benchmarks import core_gaps
 from benchmarks.run import Cores, Refused
+from odradek.embedding.maven_jars import KAFKA_VERSION
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 WRITTEN = (":!benchmarks/RESULTS.md", ":!benchmarks/results*")
@@ -34,7 +35,7 @@ def facts(work: pathlib.Path) -> dict[str, str]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "java": java_version(),
-        "kafka": "4.3.1",
+        "kafka": KAFKA_VERSION,
         "median fdatasync": (
             f"{fdatasync_us(work, grows=False):.0f} us, "
             f"of a file that grows {fdatasync_us(work, grows=True):.0f} us"

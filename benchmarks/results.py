@@ -13,6 +13,7 @@ from dataclasses import asdict
 from xml.sax.saxutils import escape
 
 from benchmarks.figures import Figure, Growth, Outcome, Point, Section
+from odradek.embedding.maven_jars import KAFKA_VERSION
 
 LONGEST = 5.4
 """Where a bar of the plot is cut off."""
@@ -53,7 +54,7 @@ def figure_line(one: Figure) -> str:
 
 def outcome_table(outcomes: Sequence[Outcome]) -> str:
     rows = [
-        "| case | unit | Apache Kafka 4.3.1 (spread) | Odradek (spread) | ratio | target | met |",
+        f"| case | unit | Apache Kafka {KAFKA_VERSION} (spread) | Odradek (spread) | ratio | target | met |",
         "|---|---|---|---|---|---|---|",
     ]
     for outcome in outcomes:
@@ -91,7 +92,8 @@ def ratio_plot(outcomes: Sequence[Outcome]) -> str:
     height = top + row * len(outcomes) + 10
     parts = [
         *picture(left + 6 * scale, height),
-        '<text x="8" y="18">Odradek over Apache Kafka 4.3.1 (right of the line: Odradek is better)</text>',
+        f'<text x="8" y="18">Odradek over Apache Kafka {KAFKA_VERSION} '
+        "(right of the line: Odradek is better)</text>",
     ]
     for index, outcome in enumerate(outcomes):
         better = outcome.ratio

@@ -39,8 +39,8 @@ _V2_VERSIONS: dict[type[Message], int] = {
     EndTxnRequest: 5,
 }
 """The first version of each request that follows the rules of transaction.version 2."""
-_PRODUCE_VERSION_MAX = 12
-"""From 13 on topics go by their ids."""
+_VERSIONS_MAX: dict[type[Message], int] = {ProduceRequest: 12, TxnOffsetCommitRequest: 5}
+"""From the next one on topics go by their ids."""
 _ADD_PARTITIONS_VERSION_MAX = 3
 """From version 4 on the request is for brokers."""
 _FENCED = frozenset(
@@ -281,7 +281,7 @@ class TransactionManager:
     def version_max(self, request_class: type[Message]) -> int | None:
         if self.transactional_id is not None and not self._is_v2:
             return _V2_VERSIONS[request_class] - 1
-        return _PRODUCE_VERSION_MAX if request_class is ProduceRequest else None
+        return _VERSIONS_MAX.get(request_class)
 
     def refusal(self, doing: str, code: int, message: str | None = None) -> ClientError:
         error = error_of(code)

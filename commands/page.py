@@ -14,7 +14,7 @@ _HEAD = """\
 This page is made from the parsers of the commands by `python -m odradek.commands.page`. `odradek spark` has a
 page of its own: [spark.md](spark.md).
 
-Commands that ask brokers are tested with Odradek and with Apache Kafka 4.3.1. They share these rules:
+Commands that ask brokers are tested with Odradek and with Apache Kafka 4.4.0. They share these rules:
 
 - Brokers and logins come, each overriding the one before, from a profile of the configuration file, from
   `ODRADEK_BOOTSTRAP_SERVERS` and `ODRADEK_SASL_PASSWORD`, from the file of `--command-config` (as Kafka's

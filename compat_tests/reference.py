@@ -27,12 +27,11 @@ from odradek.embedding.apache_kafka import KafkaPrograms, format_directory
 from odradek.embedding.free_port import free_port
 from tools import environment
 
-CURRENT = "4.3.1"
+PREVIOUS = "4.3.1"
+CURRENT = os.environ.get("ODRADEK_KAFKA", "4.4.0")
+"""The release that we are compared with, and whose tools and clients run."""
 OLDER = "3.9.2"
 """The last line that speaks Produce 0 to 2 and Fetch 0 to 3."""
-NEWEST = "4.4.0"
-ARCHIVED = (CURRENT, NEWEST, OLDER)
-"""Releases that start fast."""
 
 BROKER_JVM = ["-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1"]
 """For a broker that serves a test: a quick start matters more than the last bit of speed."""
@@ -92,13 +91,23 @@ def fast_start(version: str) -> tuple[str, ...]:
         with Kafka(version, jvm=[*BROKER_JVM, *options], is_fast_to_start=False) as kafka:
             kafka.stop()
 
-    return class_data(f"kafka-{version}", class_path(version), run) if version in ARCHIVED else ()
+    return class_data(f"kafka-{version}", class_path(version), run) if is_fast(version) else ()
+
+
+def is_fast(version: str) -> bool:
+    """Whether it is started so often that an archive for it pays."""
+    return version in (CURRENT, PREVIOUS, OLDER)
+
+
+def is_current(version: str) -> bool:
+    """Whether it is of the current line, 4.x, in what a test has to do otherwise for the older one."""
+    return version != OLDER
 
 
 def archive_for(path: str) -> tuple[str, ...]:
     """The options of `fast_start` for programs of ours, which are at the end of the class path."""
-    releases = (version for version in ARCHIVED if path.startswith(f"{class_path(version)}:"))
-    return next((fast_start(version) for version in releases), ())
+    found = (version for version in (CURRENT, PREVIOUS, OLDER) if path.startswith(f"{class_path(version)}:"))
+    return next((fast_start(version) for version in found), ())
 
 
 def client_class_path(version: str = CURRENT) -> str:
@@ -273,7 +282,7 @@ class Kafka:
         return self._log.read_text() if self._log.exists() else ""
 
     def _logging(self) -> list[str]:
-        if self.version != OLDER:
+        if is_current(self.version):
             return ["-Dlog4j2.level=WARN"]
         return [older_logging(self.directory, "WARN")]
 
@@ -281,7 +290,7 @@ class Kafka:
         # Here: with it come storage and coordinators, which a client's process has no use for.
         from odradek.server.metadata.meta_properties import new_id
 
-        current = self.version != OLDER
+        current = is_current(self.version)
         more = {**(ONLY_CURRENT if current else {}), **self._properties}
         text = PROPERTIES.format(
             port=self.port,

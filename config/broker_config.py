@@ -593,11 +593,16 @@ def _check_groups(values: "BrokerValues") -> None:
     for group in ("group.consumer", "group.share", "group.streams"):
         _check_order(values, f"{group}.heartbeat.interval.ms", f"{group}.session.timeout.ms", below=True)
     _check_order(values, "group.streams.num.standby.replicas", "group.streams.max.standby.replicas")
+    _check_order(values, "group.streams.num.warmup.replicas", "group.streams.max.warmup.replicas")
+    intervals = "group.streams.min.task.offset.interval.ms", "group.streams.task.offset.interval.ms"
+    _check_order(values, *intervals)
     _check_order(values, "group.share.max.size", "group.share.max.share.sessions")
     if len(values["group.share.assignors"]) != 1:
         raise ConfigError("group.share.assignors must name one assignor: simple.")
     if not values["group.consumer.assignors"]:
         raise ConfigError("group.consumer.assignors must name an assignor: uniform, range or both.")
+    if not values["group.streams.assignors"]:
+        raise ConfigError("group.streams.assignors must name an assignor: sticky.")
     if "classic" not in values["group.coordinator.rebalance.protocols"]:
         raise ConfigError("group.coordinator.rebalance.protocols must have classic, which is always offered.")
 

@@ -33,6 +33,10 @@ _SIGNED_HANDLERS: Final = (
 )
 _VALIDATOR: Final = "sasl.oauthbearer.jwt.validator.class"
 _VALIDATORS: Final = (f"{_PACKAGE}.DefaultJwtValidator", f"{_PACKAGE}.BrokerJwtValidator")
+_AUDIENCE: Final = "sasl.oauthbearer.expected.audience"
+_ISSUER: Final = "sasl.oauthbearer.expected.issuer"
+_ANY_AUDIENCE: Final = "sasl.oauthbearer.allow.unverified.audience"
+_ANY_ISSUER: Final = "sasl.oauthbearer.allow.unverified.issuer"
 _JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 _SCOPE_ITEM = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
@@ -48,7 +52,7 @@ class SignedTokens:
     retry_ms_max: int
     skew_s: int
     audiences: tuple[str, ...]
-    """One of them has to be in a token; empty: any will do."""
+    """One of them has to be in a token; empty, with leave of the settings: any will do."""
     issuer: str | None
     subject_claim: str
     scope_claim: str
@@ -101,13 +105,11 @@ def warnings_of(security: ListenerSecurity, settings: SignedTokens | UnsignedTok
         )
     if not settings.audiences:
         warnings.append(
-            f"Listener {security.name} takes tokens that were made for other services: set "
-            "sasl.oauthbearer.expected.audience."
+            f"Listener {security.name} takes tokens that were made for other services: set {_AUDIENCE}."
         )
     if settings.issuer is None:
         warnings.append(
-            f"Listener {security.name} takes tokens of every issuer that has one of the keys: set "
-            "sasl.oauthbearer.expected.issuer."
+            f"Listener {security.name} takes tokens of every issuer that has one of the keys: set {_ISSUER}."
         )
     return warnings
 
@@ -119,15 +121,25 @@ def _signed(security: ListenerSecurity, url: str) -> SignedTokens:
             raise ConfigError(f"{name} of listener {security.name} is negative.")
         return number
 
-    audiences = security.value("sasl.oauthbearer.expected.audience", OAUTHBEARER) or ()
+    audiences = tuple(one for one in security.value(_AUDIENCE, OAUTHBEARER) or () if one)
+    issuer = security.text(_ISSUER, OAUTHBEARER) or None
+    for is_set, option, what, waiver in (
+        (bool(audiences), _AUDIENCE, "the service that tokens are for", _ANY_AUDIENCE),
+        (issuer is not None, _ISSUER, "who makes the tokens", _ANY_ISSUER),
+    ):
+        if not is_set and not security.value(waiver, OAUTHBEARER):
+            raise ConfigError(
+                f"Listener {security.name} offers OAUTHBEARER and does not say {what}: set {option}. To take "
+                f"any, set {waiver}=true."
+            )
     return SignedTokens(
         url,
         max(value("sasl.oauthbearer.jwks.endpoint.refresh.ms"), 1),
         max(value("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"), 1),
         max(value("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"), 1),
         value("sasl.oauthbearer.clock.skew.seconds"),
-        tuple(one for one in audiences if one),
-        security.text("sasl.oauthbearer.expected.issuer", OAUTHBEARER) or None,
+        audiences,
+        issuer,
         _claim(security, "sasl.oauthbearer.sub.claim.name"),
         _claim(security, "sasl.oauthbearer.scope.claim.name"),
     )

@@ -17,6 +17,7 @@ from odradek.config import option_list
 from odradek.config.option import (
     ACCEPTED,
     IN_CLUSTER,
+    LIST,
     PER_BROKER,
     READ_ONLY,
     REFUSED,
@@ -316,6 +317,12 @@ def check_group_configs(configs: Mapping[str, str | None], values: "BrokerValues
     """
     broker: Mapping[str, Any] = values
     own = parse_group_configs(configs)
+    assignor, assignors = own.get("streams.assignor.name"), broker["group.streams.assignors"]
+    if assignor is not None and assignor not in assignors:
+        raise _invalid(
+            f"streams.assignor.name '{assignor}' is not a registered task assignor. "
+            f"Registered assignors are: [{', '.join(assignors)}]."
+        )
     for name, value in own.items():
         at_least, at_most = GROUP_OPTIONS[name].bounds
         if at_least is not None and value < broker[at_least]:
@@ -397,7 +404,7 @@ def _parse(name: str, text: str | None, options: Mapping[str, Option], what: str
         option is None and isinstance(options, BrokerOptions) and option_of_listener(name) is not None
     )
     if option is None and not of_listener:
-        raise _invalid(f"Unknown {what} config name: {name}.")
+        raise _invalid(f"Unknown {what} config name: {name}")
     if text is None:
         raise _invalid(f"{name} has no value; delete the setting to get its default.")
     try:
@@ -477,6 +484,11 @@ def own_group_value(option: Option, text: str, at_least: int | None, at_most: in
     return value
 
 
+def first_of_list(option: Option, value: Any) -> Any:
+    """The value that the broker's option gives a group's: where that has one name of a list, the first."""
+    return value[0] if isinstance(value, tuple) and option.kind != LIST else value
+
+
 # --- DescribeConfigs ---
 
 
@@ -517,7 +529,7 @@ def describe_group(
     for name in _wanted(names, GROUP_OPTIONS):
         option = GROUP_OPTIONS[name]
         if option.synonyms:
-            value = option.text(broker[option.synonyms[0]])
+            value = option.text(first_of_list(option, broker[option.synonyms[0]]))
             synonyms = _synonyms(option.synonyms[0], layers)
         else:
             value = option.default_text

@@ -74,7 +74,7 @@ class GroupMachine:
         self._types = types
         self._memberships: dict[TypeOfGroup, Membership] = {}
         self._new_group: dict[TypeOfGroup, Callable[[str], Group]] = {}
-        self._committed = self.offsets_class(self.groups, settings, self._memberships, self._delete, topics)
+        self._committed = self.offsets_class(self.groups, settings, self._memberships, self._delete)
         self.offsets, self.pending = self._committed.table, self._committed.pending
         self._replayed = self._committed.replayed
         self._handlers: dict[type, Handler] = {

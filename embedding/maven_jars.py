@@ -19,16 +19,26 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-KAFKA_VERSION = "4.3.1"
-LOGGING = [
-    "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
-    "org.apache.logging.log4j:log4j-core:2.24.3",
-    "org.apache.logging.log4j:log4j-1.2-api:2.24.3",
-    "com.fasterxml.jackson.dataformat:jackson-dataformat-yaml:2.21.2",
-]
-KAFKA_PARTS = ["kafka_2.13", "kafka-tools", "kafka-shell", "kafka-streams"]
-KAFKA = [f"org.apache.kafka:{part}:{KAFKA_VERSION}" for part in KAFKA_PARTS] + LOGGING
-"""Apache Kafka with its tools."""
+KAFKA_VERSION = "4.4.0"
+JACKSON = {"4.3.1": "2.21.2", "4.4.0": "2.21.7"}
+"""Release of Kafka -> the Jackson that it comes with. Its modules must all be of one release."""
+LOGGING_PARTS = ["log4j-slf4j-impl", "log4j-core", "log4j-1.2-api"]
+KAFKA_PARTS = ["kafka_2.13", "kafka-tools", "kafka-streams"]
+
+
+def kafka(version: str) -> list[str]:
+    """Apache Kafka 4 with its tools, and what it needs to write a log."""
+    return [
+        *(f"org.apache.kafka:{part}:{version}" for part in KAFKA_PARTS),
+        *(
+            f"org.apache.logging.log4j:{part}:2.24.3"
+            for part in ("log4j-slf4j-impl", "log4j-core", "log4j-1.2-api")
+        ),
+        f"com.fasterxml.jackson.dataformat:jackson-dataformat-yaml:{JACKSON[version]}",
+    ]
+
+
+KAFKA = kafka(KAFKA_VERSION)
 
 SHOWN_LINES = 5
 """Last lines of Maven's output that an error shows."""

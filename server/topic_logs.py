@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.coordinator.cluster.features import knows_cordons
 from odradek.coordinator.cluster.publishing import NodeLogs
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -92,7 +93,9 @@ class TopicLogs(NodeLogs):
 
     def takes_replicas(self, node_id: int) -> bool:
         """Whether new partitions may be placed on that broker."""
-        return node_id != self._node_id or self._store.creating.has_uncordoned
+        if node_id != self._node_id or not knows_cordons(self._plane.view.features):
+            return True
+        return self._store.creating.has_uncordoned
 
     def make_partitions(self, created: Sequence[tuple[TopicView, PartitionView]]) -> Work[None]:
         """Partitions exist before a client can see them. The next start makes those that a kill prevented."""

@@ -1,6 +1,6 @@
-"""The settings of one log, under Kafka's topic names with underscores and with Kafka 4.3's defaults.
+"""The settings of one log, under Kafka's topic names with underscores and with Kafka 4.4's defaults.
 
-Source: `LogConfig.java` and `TopicConfig.java` of Kafka 4.3. Parsing, bounds and synonyms are in
+Source: `LogConfig.java` and `TopicConfig.java` of Kafka 4.4. Parsing, bounds and synonyms are in
 `config/options.py`; here are values only.
 """
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from odradek.wire.compression import Compression, compression_named
+from odradek.wire.record_layout import RECORD_BYTES_MAX
 
 CLEANING_STEP_BYTES = 65_536
 """Work of a few milliseconds, for compaction between requests."""
@@ -32,6 +33,7 @@ class LogConfig:
     flush_ms: int = LONG_MAX
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = LONG_MAX
+    max_decompressed_message_bytes: int = RECORD_BYTES_MAX
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = 3_600_000
     message_timestamp_before_max_ms: int = LONG_MAX

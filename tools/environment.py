@@ -6,12 +6,12 @@ downloads nothing, an interrupted run leaves nothing half done, and of two runs 
 Needs only Python 3.11 with venv, pip and its headers; the jars need Maven and a JDK besides. Where there is
 no C compiler, PyPI's `ziglang` is one.
 
-    python tools/environment.py prepare venv:test jars:kafka-4.3.1 ...
+    python tools/environment.py prepare venv:test jars:kafka-4.4.0 ...
                                                            makes several at once, prints the seconds of each;
                                                            what needs a missing JDK or Maven is left out
     python tools/environment.py venv NAME                  prints the folder of a virtual environment:
                                                            serve, test, spark, spark-3.5, spark-newest
-    python tools/environment.py jars kafka-4.3.1 ...       prints the folders of jars (`all` for every one)
+    python tools/environment.py jars kafka-4.4.0 ...       prints the folders of jars (`all` for every one)
     python tools/environment.py source kafka-python        prints the folder of an unpacked source package
     python tools/environment.py check                      names the system tools that are missing
 """
@@ -72,21 +72,14 @@ ZIGLANG = "ziglang==0.17.1"
 _SPARK_OWN_JARS = ["org.apache.hadoop:*", "org.scala-lang:*"]
 
 JARS: dict[str, tuple[list[str], list[str]]] = {
-    "kafka-4.3.1": (maven_jars.KAFKA, []),
-    # Without kafka-shell, which is not published.
-    "kafka-4.4.0": (
-        [
-            *(f"org.apache.kafka:{part}:4.4.0" for part in maven_jars.KAFKA_PARTS if part != "kafka-shell"),
-            *maven_jars.LOGGING,
-        ],
-        [],
-    ),
+    **{f"kafka-{version}": (maven_jars.kafka(version), []) for version in ("4.4.0", "4.3.1")},
     "kafka-3.9.2": ([f"org.apache.kafka:{part}:3.9.2" for part in maven_jars.KAFKA_PARTS], []),
     **{
         f"kafka-clients-{version}": ([f"org.apache.kafka:kafka-clients:{version}"], [])
-        for version in ("4.1.2", "4.2.1", "4.4.0")
+        for version in ("4.1.2", "4.2.1", "4.3.1")
     },
-    # Kafka's tests, to be put beside "kafka-4.3.1", which has all else that they need.
+    # Kafka's tests, to be put beside "kafka-4.3.1", which has all else that they need. Those of 4.4.0 are not
+    # published.
     "kafka-4.3.1-tests": (
         [
             *(

@@ -127,10 +127,10 @@ CLIENTS = [
     ),
 ]
 CLIENT_JARS = [
-    f"kafka-{version}" for version in ("4.3.1", "3.9.2", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2")
+    f"kafka-{version}" for version in ("4.4.0", "3.9.2", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2")
 ]
 
-SHARE_CLIENTS = [f"kafka-clients-{version}" for version in ("4.1.2", *(["4.2.1", "4.4.0"] * NIGHTLY))]
+SHARE_CLIENTS = [f"kafka-clients-{version}" for version in ("4.1.2", *(["4.2.1", "4.3.1"] * NIGHTLY))]
 """The clients with share consumers, beside that of the broker's own version."""
 
 GROUPS_OF_CLIENTS = [
@@ -222,7 +222,7 @@ SUITES = {
     "smoke": Suite([pytest("-n", "2", "--dist", "loadfile", *CLIENTS_IN_PYTHON)]),
     "smoke-kafka": Suite(
         [pytest("-n", "2", "--dist", "loadfile", "-m", "smoke", *smoke(of_spark=False))],
-        jars=["kafka-4.3.1"],
+        jars=["kafka-4.4.0"],
         starts_java=True,
     ),
     "smoke-spark": Suite(
@@ -255,37 +255,37 @@ SUITES = {
         # Three processes: half of the time is waiting. Four wait for the disk, and are slower. The tests of a
         # file share brokers.
         [pytest("-n", "3", "--dist", "loadfile", "compat_tests/differential")],
-        jars=["kafka-4.3.1", "kafka-3.9.2"],
+        jars=["kafka-4.4.0", "kafka-3.9.2"],
     ),
     "kafka-python": Suite([pytest("compat_tests/kafka_python_suite")], source="kafka-python"),
     "kafka-python-on-kafka": Suite(
         [pytest("compat_tests/kafka_python_suite", "--broker=kafka")],
-        jars=["kafka-4.3.1"],
+        jars=["kafka-4.4.0"],
         source="kafka-python",
     ),
     "polyglot": Suite([pytest("compat_tests/polyglot")]),
-    "streams": Suite([pytest("compat_tests/streams")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
+    "streams": Suite([pytest("compat_tests/streams")], jars=["kafka-4.4.0", "kafka-3.9.2"]),
     "transactions": Suite(
         # Six at once, as most of the time is waiting for brokers and clients that were killed. Each test has
         # topics and names of its own, so they are dealt out one by one.
         [pytest("-n", "6", "--dist", "load", "--maxschedchunk=1", "compat_tests/transactions")],
-        jars=["kafka-4.3.1", "kafka-3.9.2"],
+        jars=["kafka-4.4.0", "kafka-3.9.2"],
     ),
     "transactions-on-kafka": Suite(
-        [pytest("compat_tests/transactions", "--broker=kafka")], jars=["kafka-4.3.1", "kafka-3.9.2"]
+        [pytest("compat_tests/transactions", "--broker=kafka")], jars=["kafka-4.4.0", "kafka-3.9.2"]
     ),
     # Most of the time is waiting for sessions to end. `loadgroup`: what compares us with Kafka is marked, so
     # that only one process starts Kafkas for it.
     "groups": Suite(
-        [pytest("-n", "5", "--dist", "loadgroup", "compat_tests/groups")], jars=["kafka-4.3.1", "kafka-3.9.2"]
+        [pytest("-n", "5", "--dist", "loadgroup", "compat_tests/groups")], jars=["kafka-4.4.0", "kafka-3.9.2"]
     ),
     "groups-on-kafka": Suite(
-        [pytest(*SPREAD, *GROUPS_OF_CLIENTS, "--broker=kafka")], jars=["kafka-4.3.1", "kafka-3.9.2"]
+        [pytest(*SPREAD, *GROUPS_OF_CLIENTS, "--broker=kafka")], jars=["kafka-4.4.0", "kafka-3.9.2"]
     ),
     # As in `groups`: much of the time is waiting for clients; `loadfile`, as a file's tests share programs.
     "share": Suite(
         [pytest("-n", "3", "--dist", "loadfile", "compat_tests/share_groups")],
-        jars=["kafka-4.3.1", *SHARE_CLIENTS, *(["kafka-4.3.1-tests"] * NIGHTLY)],
+        jars=["kafka-4.4.0", *SHARE_CLIENTS, *(["kafka-4.3.1", "kafka-4.3.1-tests"] * NIGHTLY)],
     ),
     "share-on-kafka": Suite(
         [
@@ -294,13 +294,13 @@ SUITES = {
                 "--broker=kafka",
             )
         ],
-        jars=["kafka-4.3.1", *SHARE_CLIENTS],
+        jars=["kafka-4.4.0", *SHARE_CLIENTS],
     ),
     # Under Kafka's own controllers; four at once, as much of the time is waiting for sessions to end. Which
     # files share a cluster, and the order, is in the folder's conftest.
     "cluster": Suite(
         [pytest("-n", "4", "--dist", "loadgroup", "--no-loadscope-reorder", "compat_tests/cluster")],
-        jars=["kafka-4.3.1", "kafka-4.4.0"],
+        jars=["kafka-4.4.0", "kafka-4.3.1"],
     ),
     # Mostly waits for delays and sessions that the clients are to see.
     "security": Suite(
@@ -311,14 +311,14 @@ SUITES = {
             ),
             *([pytest(*ALONE_AT_NIGHT)] if NIGHTLY else []),
         ],
-        jars=["kafka-4.3.1", "kafka-3.9.2"],
+        jars=["kafka-4.4.0", "kafka-3.9.2"],
     ),
     # The oldest clients and tools; much of the time is waiting for them and for sessions to end.
     "zookeeper": Suite(
         [pytest("-n", "3", "--dist", "loadfile", "compat_tests/zookeeper")],
         jars=[
             f"kafka-{version}"
-            for version in ("4.3.1", "3.9.2", "0.10.2.2", "0.8.2.2", *(["2.8.2", "0.9.0.1"] * NIGHTLY))
+            for version in ("4.4.0", "3.9.2", "0.10.2.2", "0.8.2.2", *(["2.8.2", "0.9.0.1"] * NIGHTLY))
         ],
     ),
     # Prometheus reads brokers, then answers what boards and alerts ask.
@@ -330,16 +330,16 @@ SUITES = {
                 "--history-seconds=60",
             )
         ],
-        jars=["kafka-4.3.1"],
+        jars=["kafka-4.4.0"],
     ),
-    "benchmarks": Suite([pytest("compat_tests/benchmarks")], jars=["kafka-4.3.1", *SPARK_JARS]),
+    "benchmarks": Suite([pytest("compat_tests/benchmarks")], jars=["kafka-4.4.0", *SPARK_JARS]),
     # Each file has brokers of its own, and waits most of the time.
     "soak": Suite([pytest("-n", "3", "--dist", "loadfile", "compat_tests/soak")]),
     "long-soak": Suite([pytest("compat_tests/soak", "--soak-seconds=600")]),
     "spark": Suite(
         # A file's tests share what was made for it; two sessions at once, as much of the time is waiting.
         [pytest("-n", "2", "--dist", "loadfile", "compat_tests/spark")],
-        jars=[*SPARK_JARS, "kafka-4.3.1"],
+        jars=[*SPARK_JARS, "kafka-4.4.0"],
         before=[SPARK_STARTS_FAST],
         python="spark",
     ),
@@ -355,7 +355,7 @@ SUITES = {
             pytest("-n", "2", "--dist", "loadfile", *paths, "--broker=kafka")
             for paths in (SPARK_CONNECTOR, [*ODRADEK_ON_KAFKA, *SPARK_JOBS])
         ],
-        jars=[*SPARK_JARS, "kafka-4.3.1"],
+        jars=[*SPARK_JARS, "kafka-4.4.0"],
         before=[SPARK_STARTS_FAST],
         python="spark",
     ),

@@ -36,6 +36,11 @@ ITEMS_MAX = 1_000_000
 """The limit of objects in all arrays of one message. A frame of 100 MB could have thirty million of the
 smallest structs, for 4 GB of memory; with this limit, far above the use of clients, it is below 200 MB."""
 
+COLLECTION_MAX = 1_000_000
+"""The limit of items in one array, as in Kafka."""
+TAGS_MAX = 10_000
+"""The limit of tagged fields of one struct, as in Kafka."""
+
 
 def write(cls: type[Versioned], version: int) -> tuple[str, dict[str, Any]]:
     """The source of `decode(buffer, position)` and the names that it needs."""
@@ -154,6 +159,8 @@ class _DecoderWriter(Source):
             assert least > 0, f"items of {name} may be empty: their count would have no bound"
             with self.block(f"if {count} * {least} > size - position:"):
                 self.malformed(f"{name} has more items than fit in the message")
+            with self.block(f"if {count} > {COLLECTION_MAX}:"):
+                self.malformed(f"{name} has more than {COLLECTION_MAX} items")
             if isinstance(item, Primitive) and item.format is not None:
                 self.fixed_items(target, count, item)
             else:
@@ -226,6 +233,8 @@ class _DecoderWriter(Source):
         with self.block(f"if {count}:"):
             with self.block(f"if {count} > 127:"):
                 self.line(f"{count}, position = finish_uvarint(buffer, position, {count})")
+                with self.block(f"if {count} > {TAGS_MAX}:"):
+                    self.malformed(f"a struct has more than {TAGS_MAX} tagged fields")
             with self.block(f"for _ in range({count}):"):
                 tag, end = self.fresh("tag"), self.fresh("tag_end")
                 self.line(f"{tag}, position = read_uvarint(buffer, position)")

@@ -20,6 +20,7 @@ from odradek.wire.record_layout import (
     HEADER_SIZE_BYTES,
     LATEST_PRODUCE_VERSION,
     NO_TIMESTAMP,
+    RECORD_BYTES_MAX,
     Buffer,
 )
 from odradek.wire.records import (
@@ -50,6 +51,8 @@ class BatchRules:
     """`message.timestamp.before.max.ms`"""
     timestamp_after_max_ms: int = 3_600_000
     """`message.timestamp.after.max.ms`"""
+    record_bytes_max: int = RECORD_BYTES_MAX
+    """`max.decompressed.message.bytes`"""
 
 
 DEFAULT_RULES = BatchRules()
@@ -101,13 +104,14 @@ def validate_records(
     """Check each record of the batch at the start of `batch`; returns the latest timestamp.
 
     Refuses with `InvalidRecords` records that the rules forbid (INVALID_TIMESTAMP if any timestamp is out of
-    range, INVALID_RECORD otherwise), with INVALID_RECORD records that contradict the header or themselves,
+    range, INVALID_RECORD otherwise), with INVALID_RECORD records that contradict the header or themselves
+    and, in a compressed batch, a record over `record_bytes_max`,
     and as `compression.decompress` does: an unreadable batch would stop all consumers. With `quickly` raises
     `TakesLong` if the check takes more than half a millisecond, without decompression.
     """
     data: Buffer
     if header.attributes & COMPRESSION_MASK:
-        data = records_section(batch, header, limit_bytes)
+        data = records_section(batch, header, limit_bytes, rules.record_bytes_max)
     else:
         data = memoryview(batch)[HEADER_SIZE_BYTES : header.size_bytes]
     if quickly and len(data) > QUICK_BYTES_MAX:

@@ -1,6 +1,6 @@
 """Error codes, the exception of a refusal, and the exception for bytes that are no message.
 
-The codes are those of Kafka 4.3 (`org.apache.kafka.common.protocol.Errors`), -1 to 133 without a gap. A
+The codes are those of Kafka 4.4 (`org.apache.kafka.common.protocol.Errors`), -1 to 136 without a gap. A
 handler turns a `KafkaError` into an `error_code` of its response. A `MalformedMessage` has no response: the
 connection is closed.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Every error code of Kafka 4.3, by its protocol name."""
+    """Every error code of Kafka 4.4, by its protocol name."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -146,6 +146,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
 
 MESSAGE_LENGTH_MAX = 4_000
@@ -341,7 +344,7 @@ _MESSAGES = {
     ),
     ErrorCode.SHARE_SESSION_NOT_FOUND: "The broker does not have this share session any more.",
     ErrorCode.INVALID_SHARE_SESSION_EPOCH: "The epoch is not the next one of this share session.",
-    ErrorCode.FENCED_STATE_EPOCH: "The state epoch of the share group is fenced.",
+    ErrorCode.FENCED_STATE_EPOCH: "The state epoch is not that of the coordinator.",
     ErrorCode.INVALID_VOTER_KEY: "The voter's key is not the one of this replica.",
     ErrorCode.DUPLICATE_VOTER: "The node is a voter already.",
     ErrorCode.VOTER_NOT_FOUND: "The node is not a voter.",
@@ -351,6 +354,9 @@ _MESSAGES = {
     ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH: "The topology epoch is not valid.",
     ErrorCode.STREAMS_TOPOLOGY_FENCED: "The topology epoch is fenced.",
     ErrorCode.SHARE_SESSION_LIMIT_REACHED: "The broker has reached its limit of share sessions.",
+    ErrorCode.GROUP_DELETION_FAILED: "The group could not be deleted.",
+    ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED: "The description of the topology was not stored.",
+    ErrorCode.CONTROLLER_ID_NOT_REGISTERED: "There is no registered controller with this id.",
 }
 
 _RETRIABLE = frozenset(

@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from odradek.wire._decoding import TAGS_MAX
 from odradek.wire._source import read_uvarint
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.errors import MalformedMessage
@@ -131,6 +132,8 @@ def skip_tags(buffer: Buffer, position: int) -> int:
     try:
         # Each field takes at least two bytes, so a wrong count ends at the end of the frame.
         count, position = read_uvarint(buffer, position)
+        if count > TAGS_MAX:
+            raise MalformedMessage(f"there are {count}, and {TAGS_MAX} is the limit")
         for _ in range(count):
             _, position = read_uvarint(buffer, position)
             size, position = read_uvarint(buffer, position)

@@ -43,6 +43,8 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
+RECORD_BYTES_MAX = 2**31 - 9
+"""The longest array of a Java virtual machine, which no record is over."""
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1

@@ -148,8 +148,16 @@ def batch_records(buffer: bytes, position: int, header: BatchHeader) -> Sequence
     return read_records(buffer[position + HEADER_SIZE_BYTES : end], header)
 
 
-def records_section(batch: Buffer, header: BatchHeader, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
-    """The decompressed bytes after the header of the batch at the start of `batch`; see `iter_records`."""
+def records_section(
+    batch: Buffer,
+    header: BatchHeader,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    record_bytes_max: int | None = None,
+) -> bytes:
+    """The decompressed bytes after the header of the batch at the start of `batch`; see `iter_records`.
+
+    Refuses with INVALID_RECORD a record over `record_bytes_max` in a compressed batch.
+    """
     if header.size_bytes > len(batch):
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE,
@@ -159,7 +167,43 @@ def records_section(batch: Buffer, header: BatchHeader, limit_bytes: int = DEFAU
     compression = header.attributes & COMPRESSION_MASK
     if compression == Compression.NONE:
         return bytes(section)
-    return decompress(compression, section, limit_bytes)
+    data = decompress(compression, section, limit_bytes)
+    if record_bytes_max is not None and len(data) > record_bytes_max:
+        index = first_over(data, header.record_count, record_bytes_max)
+        if index is not None:
+            raise record_too_large(record_bytes_max)
+    return data
+
+
+def first_over(section: bytes, count: int, record_bytes_max: int) -> int | None:
+    """The index of the first record whose body is larger, without the size in front of it; None if there is
+    none in the sound beginning of the section."""
+    if len(section) <= record_bytes_max:
+        return None
+    position, end = 0, len(section)
+    for index in range(count):
+        size = shift = 0
+        while position < end:
+            byte = section[position]
+            position += 1
+            size |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        size = (size >> 1) ^ -(size & 1)
+        if size > record_bytes_max:
+            return index
+        if size < 0 or position >= end:
+            return None
+        position += size
+    return None
+
+
+def record_too_large(record_bytes_max: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_RECORD,
+        f"a record of a compressed batch is larger than max.decompressed.message.bytes, {record_bytes_max}",
+    )
 
 
 # Building --------------------------------------------------------------------------------

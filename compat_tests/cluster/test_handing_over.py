@@ -26,7 +26,7 @@ from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.differential.harness import Side
 from compat_tests.kit.readers import committed_offset
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember, broker_properties
-from compat_tests.reference import CURRENT, NEWEST
+from compat_tests.reference import CURRENT, PREVIOUS
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.wire.records import Record, build_batch
@@ -276,10 +276,10 @@ def check_log_of_kafka(log: str) -> None:
     assert 0 < skipped < recovered
 
 
-@pytest.mark.parametrize("version", [NEWEST, pytest.param(CURRENT, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("version", [CURRENT, pytest.param(PREVIOUS, marks=pytest.mark.nightly)])
 def test_kafka_takes_a_directory_of_ours_over_and_gives_it_back(version: str) -> None:
     with (
-        Controllers({"broker.session.timeout.ms": SESSION_MS}, version=version, release="4.3") as controllers,
+        Controllers({"broker.session.timeout.ms": SESSION_MS}, version=version) as controllers,
         OdradekMember(controllers, NODE_ID, PROPERTIES) as ours,
     ):
         assert isinstance(controllers, Controllers)

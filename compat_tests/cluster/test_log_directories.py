@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from compat_tests.broker_host import shared_host
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.cluster.inside import Inside
 from compat_tests.cluster.test_membership import create_on
@@ -30,6 +31,12 @@ from odradek.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from odradek.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from odradek.wire.schema import uuid_from_text
 
 
@@ -77,6 +84,49 @@ def move(side: Side, topic: str, directory: str) -> None:
     wanted = AlterReplicaLogDir(path=directory, topics=[moved])
     answer = side.ask(AlterReplicaLogDirsRequest(dirs=[wanted]), 2)
     assert answer.results[0].partitions[0].error_code == 0
+
+
+def cordon(side: Side, node_id: int, value: str | None) -> None:
+    setting = AlterableConfig(name="cordoned.log.dirs", config_operation=int(value is None), value=value)
+    broker = AlterConfigsResource(resource_type=4, resource_name=str(node_id), configs=[setting])
+    answer = side.ask(IncrementalAlterConfigsRequest(resources=[broker]), 1)
+    assert answer.responses[0].error_code == 0, answer
+
+
+def cordoned_by_record(node: Inside) -> set[bytes] | None:
+    found = node.server.cluster_view.brokers[node.node_id].cordoned_directories
+    return None if found is None else set(found)
+
+
+def test_the_controllers_learn_which_directories_are_cordoned(tmp_path: pathlib.Path) -> None:
+    """From the level of metadata.version that knows them: at the start, by a level, by a setting."""
+    first = tmp_path / "data-0"
+    properties = {"cordoned.log.dirs": str(first)}
+    with (
+        Controllers(release="4.2", host=shared_host()) as controllers,
+        Inside(controllers, 54, tmp_path, directories=2, properties=properties) as node,
+    ):
+        side = Side("odradek", node.bootstrap_servers)
+        ids = ids_of(node)
+        assert cordoned_by_record(node) is None
+        level = FeatureUpdateKey(feature="metadata.version", max_version_level=30, upgrade_type=1)
+        answer = side.ask(UpdateFeaturesRequest(feature_updates=[level], timeout_ms=30_000), 2)
+        assert answer.error_code == 0, answer
+        waits(lambda: cordoned_by_record(node) == {ids[str(first)]}, "the level brings them")
+        cordon(side, 54, "*")
+        waits(lambda: cordoned_by_record(node) == set(ids.values()), "all are cordoned")
+        topic = CreatableTopic(name="nowhere", num_partitions=1, replication_factor=1)
+        answer = side.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
+        assert answer.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR, answer
+        cordon(side, 54, None)
+        waits(lambda: cordoned_by_record(node) == {ids[str(first)]}, "as the file says")
+        cordon(side, 54, "")
+        waits(lambda: cordoned_by_record(node) == set(), "none is cordoned")
+        cordon(side, 54, None)
+        node.stop()
+        node.start()
+        waits(lambda: cordoned_by_record(node) == {ids[str(first)]}, "a start tells them")
+        side.close()
 
 
 def test_the_controllers_learn_where_new_and_moved_replicas_are(

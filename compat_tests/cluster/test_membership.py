@@ -11,7 +11,7 @@ from compat_tests.broker_host import host_for
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember, new_cluster_id
-from compat_tests.reference import CURRENT, OLDER, kafka_tool
+from compat_tests.reference import CURRENT, OLDER, PREVIOUS, kafka_tool
 from odradek.coordinator.cluster.features import SHARE_VERSION
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.api_versions import ApiVersionsRequest
@@ -152,9 +152,10 @@ def test_a_directory_that_kafkas_tool_has_formatted_is_taken(controllers: Contro
         pytest.param(CURRENT, "3.9", None, marks=pytest.mark.nightly),
         pytest.param(CURRENT, "4.0", None, marks=pytest.mark.nightly),
         pytest.param(CURRENT, "4.1", None, marks=pytest.mark.nightly),
-        (CURRENT, None, 1),
+        (PREVIOUS, None, 1),
+        (CURRENT, None, 2),
     ],
-    ids=["controllers of 3.9", "formatted by 3.9", "formatted by 4.0", "formatted by 4.1", "new"],
+    ids=["controllers of 3.9", "formatted by 3.9", "formatted by 4.0", "formatted by 4.1", "of 4.3", "new"],
 )
 def test_a_node_serves_share_groups_where_the_cluster_has_them(
     version: str, release: str | None, level: int | None

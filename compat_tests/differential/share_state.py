@@ -66,7 +66,7 @@ def initialize(side: Side, of: str | bytes, group: str, *partitions: int, state=
     return module.InitializeShareGroupStateRequest(group_id=group, topics=topics)
 
 
-def read(side: Side, of: str | bytes, group: str, *partitions: int, leader=-1) -> Message:
+def read(side: Side, of: str | bytes, group: str, *partitions: int, leader=0) -> Message:
     module = read_share_group_state
     named = [module.PartitionData(partition=index, leader_epoch=leader) for index in partitions]
     topics = [module.ReadStateData(topic_id=_id(side, of), partitions=named)]

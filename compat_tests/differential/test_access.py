@@ -139,6 +139,10 @@ from odradek.wire.messages.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
+from odradek.wire.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    TopologyDescription,
+)
 from odradek.wire.messages.sync_group import SyncGroupRequest
 from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -146,6 +150,7 @@ from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest
+from odradek.wire.messages.unregister_controller import UnregisterControllerRequest
 from odradek.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -1079,6 +1084,16 @@ def streams_heartbeat_with_an_illegal_topic(side: Side, version: int, names: Nam
     return streams_join(names.group, "m", topology("not legal"))
 
 
+@case(93, (READ, G), prepare=make_groups)
+def describe_topology_of_streams(side: Side, version: int, names: Names) -> Message:
+    return StreamsGroupTopologyDescriptionUpdateRequest(
+        group_id=names.group,
+        member_id="m",
+        topology_epoch=0,
+        topology_description=TopologyDescription(subtopologies=[], global_stores=[]),
+    )
+
+
 def make_streams_groups(pair: Pair, names: Names) -> None:
     for side in pair.sides:
         wait_for_coordinator(side, names.group)
@@ -1181,11 +1196,11 @@ def commit_in_transaction(side: Side, version: int, names: Names) -> Message:
     return TxnOffsetCommitRequest(
         transactional_id=names.id,
         group_id=names.group,
-        generation_id=-1,
         member_id="",
         topics=[
             TxnOffsetCommitRequestTopic(
                 name=topic,
+                topic_id=side.values.get(f"id of {topic}", UNKNOWN_ID),
                 partitions=[TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=0)],
             )
             for topic in names.topics
@@ -1386,6 +1401,11 @@ def describe_cluster(side: Side, version: int, names: Names) -> Message:
 @case(64, (ALTER, C))
 def unregister_broker(side: Side, version: int, names: Names) -> Message:
     return UnregisterBrokerRequest(broker_id=77)
+
+
+@case(94, (ALTER, C))
+def unregister_controller(side: Side, version: int, names: Names) -> Message:
+    return UnregisterControllerRequest(controller_id=77)
 
 
 @case(80, (ALTER, C))

@@ -33,6 +33,7 @@ from odradek.wire.messages.renew_delegation_token import RenewDelegationTokenReq
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest
+from odradek.wire.messages.unregister_controller import UnregisterControllerRequest
 from odradek.wire.schema import ZERO_UUID
 
 OF_KAFKA_4 = 68
@@ -200,6 +201,11 @@ def test_brokers_that_are_not_there_are_not_unregistered(pair: Pair) -> None:
     for version in pair.versions(UnregisterBrokerRequest):
         for broker_id in (7, 0, -1):
             pair.ask(lambda _: UnregisterBrokerRequest(broker_id=broker_id), version, str(broker_id))
+
+
+def test_controllers_are_not_unregistered(pair: Pair) -> None:
+    for version in pair.versions(UnregisterControllerRequest):
+        pair.ask(lambda _: UnregisterControllerRequest(controller_id=1), version, "the active one")
 
 
 # ACLs

@@ -296,14 +296,18 @@ def txn_commit(world: World, side: Side, version: int) -> TxnOffsetCommitRequest
     who: dict[str, Any] = {}
     if version >= 3:
         who = {
-            "generation_id": world.epoch,
+            "generation_id_or_member_epoch": world.epoch,
             "member_id": world.member_of(side),
             "group_instance_id": world.instance,
         }
     return TxnOffsetCommitRequest(
         transactional_id=PRODUCER,
         group_id=world.group,
-        topics=[TxnOffsetCommitRequestTopic(name=world.topic, partitions=partitions)],
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                name=world.topic, topic_id=id_of(side, world.topic), partitions=partitions
+            )
+        ],
         **identity(side, PRODUCER),
         **who,
     )
@@ -471,11 +475,12 @@ CASES = {
             fault("transactional_id", "", "not-there"),
             fault("producer_id", -1, 2**62),
             fault("producer_epoch", -1, 99),
-            fault("generation_id", *WRONG_EPOCH, since=3),
+            fault("generation_id_or_member_epoch", *WRONG_EPOCH, since=3),
             fault("member_id", *WRONG_MEMBER, since=3),
             fault("group_instance_id", *WRONG_INSTANCE, since=3),
             fault("topics", []),
             fault("topics.0.name", "", "not-there"),
+            fault("topics.0.topic_id", STRANGE, bytes(16), since=6),
             fault("topics.0.partitions", []),
             fault("topics.0.partitions.0.partition_index", -1, 99),
             fault("topics.0.partitions.0.committed_metadata", None, "x" * 5_000),

@@ -11,15 +11,25 @@ from typing import Any
 import pytest
 
 from compat_tests.differential.harness import Pair, Side
+from compat_tests.differential.test_deletes import offsets
 from compat_tests.differential.test_records import NOTHING_CONVERTED, batch, fetch, produce
-from compat_tests.differential.topics import new_topic
+from compat_tests.differential.topics import NOW_MS, new_topic
 from odradek.wire.checksums import crc32c
 from odradek.wire.compression import Compression, compress
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from odradek.wire.messages.list_offsets import ListOffsetsRequest
 from odradek.wire.messages.produce import ProduceRequest
+from odradek.wire.records import build_batch
 
 HEADER_BYTES, LENGTH_POSITION, CRC_POSITION, ATTRIBUTES_POSITION = 61, 8, 17, 21
 LENGTH_FROM = 12
+TOPIC, MAX_TIMESTAMP = 2, -3
+"""A type of resource, and the time for which ListOffsets gives the latest one."""
 CODECS = (Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD)
 XERIAL_HEADER_BYTES = 16
 SKIPPABLE_FRAME = struct.pack("<II", 0x184D2A50, 4) + b"skip"
@@ -79,3 +89,26 @@ def test_each_form_is_taken_and_read_alike(pair: Pair, codec: Compression, topic
                 lambda side, records=records: produce(side, topic, records), version, name, see=whether_taken
             )
         pair.ask(lambda side: fetch(side, topic), NOTHING_CONVERTED, "all of it")
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, *CODECS], ids=lambda codec: codec.name.lower())
+def test_a_record_has_a_size_when_it_is_decompressed(pair: Pair, codec: Compression) -> None:
+    topic = new_topic(pair, "limited", max_decompressed_message_bytes="10000")
+    version = max(pair.versions(ProduceRequest))
+    for size in (9_990, 9_992, 9_993, 10_000, 20_000):
+        records = bytes(build_batch([(0, NOW_MS, None, bytes(size))], compression=codec))
+        pair.ask(lambda side, records=records: produce(side, topic, records), version, f"{size} bytes")
+    lowered = AlterableConfig(name="max.decompressed.message.bytes", config_operation=0, value="100")
+    for side in pair.sides:
+        resource = AlterConfigsResource(resource_type=TOPIC, resource_name=topic, configs=[lowered])
+        answer = side.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert answer.responses[0].error_code == 0
+    for timestamp in (NOW_MS, NOW_MS + 1, MAX_TIMESTAMP):
+        pair.ask(
+            lambda _, timestamp=timestamp: offsets(topic, timestamp),
+            max(pair.versions(ListOffsetsRequest)),
+            f"after the limit was lowered, {timestamp}",
+            settle=(lambda answer: answer.topics[0].partitions[0].error_code != 0)
+            if codec and timestamp != NOW_MS + 1
+            else None,
+        )

@@ -1233,6 +1233,30 @@ def upsertion(name: str) -> Values:
     return {"name": name, "mechanism": 1, "iterations": 1, "salt": b"salt", "salted_password": password}
 
 
+NODE = {"name": "n", "node_type": 1, "source_topics": ["t"], "stores": ["s"], "successors": ["m"]}
+OF_A_DESCRIPTION = [
+    "topology_description.subtopologies",
+    "topology_description.subtopologies.nodes",
+    *(f"topology_description.subtopologies.nodes.{one}" for one in ("source_topics", "stores", "successors")),
+    "topology_description.global_stores",
+    *(
+        f"topology_description.global_stores.{node}.{one}"
+        for node in ("source", "processor")
+        for one in ("source_topics", "stores", "successors")
+    ),
+]
+"""The arrays of a description of a topology."""
+describing_topology = fixed(
+    {
+        "group_id": "not-there",
+        "member_id": "m",
+        "topology_epoch": 0,
+        "topology_description": {
+            "subtopologies": [{"subtopology_id": "0", "nodes": [NODE]}],
+            "global_stores": [{"source": NODE, "processor": NODE}],
+        },
+    }
+)
 ROWS = [
     Row(
         0,
@@ -1669,6 +1693,7 @@ ROWS = [
     Row(91, share_altering, {"topics": [{"partitions": []}], "topics.partitions": [{"start_offset": 2}]}),
     Row(92, share_deleting, {"topics": []}),
     Row(89, fixed({"group_ids": ["not-there", "nor-this"]}), {"group_ids": []}),
+    Row(93, describing_topology, {path: [] for path in OF_A_DESCRIPTION}),
 ]
 
 

@@ -23,6 +23,12 @@ from compat_tests.differential.test_settings import complete, incremental, partl
 from compat_tests.differential.topics import NOW_MS, new_topic
 from odradek.config.changes import SET
 from odradek.wire.messages import find
+from odradek.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from odradek.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -38,6 +44,7 @@ from odradek.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest
@@ -53,7 +60,7 @@ from odradek.wire.messages.update_features import FeatureUpdateKey, UpdateFeatur
 from odradek.wire.records import Record, build_batch
 from odradek.wire.schema import Array, FieldSpec, Message, Struct, fields_of
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 STRANGE = bytes(range(16))
 TIMEOUT_MS = 30_000
 LEFT_ALONE = {
@@ -186,8 +193,11 @@ IN_CHECK_ORDER = {68, 88}
 """The heartbeats, which `test_check_order.py` asks."""
 OF_SHARE_GROUPS = {*range(76, 80), *range(83, 88), 90, 91, 92}
 """In the files `test_share_*.py`."""
-IN_ADMINISTRATION = {29, 30, 31, 36, 43, 48, 49, 50, 51, 55, 64, 80, 81}
+IN_ADMINISTRATION = {29, 30, 31, 36, 43, 48, 49, 50, 51, 55, 64, 80, 81, 94}
 """What a broker alone says of security and of its quorum, which `test_administration.py` asks."""
+OF_DESCRIPTIONS = {42, 93}
+"""Their messages are about a store for descriptions of topologies: DeleteGroups has one if that fails, and
+`test_duplicates.py` sends descriptions."""
 
 
 # -- and what can be wrong in them
@@ -295,7 +305,7 @@ def without_ids(side: Side, answer: Any) -> None:
 def test_every_api_with_a_message_is_asked(pair: Pair) -> None:
     asked = {type(base("t", 4)).api_key for base in BASES}
     served = {key for key in pair.api_keys if has_message(find(key)[1])}
-    assert served == asked | IN_CHECK_ORDER | IN_ADMINISTRATION | OF_SHARE_GROUPS
+    assert served == asked | IN_CHECK_ORDER | IN_ADMINISTRATION | OF_DESCRIPTIONS | OF_SHARE_GROUPS
 
 
 def has_message(struct: type[Struct]) -> bool:
@@ -309,7 +319,19 @@ def has_message(struct: type[Struct]) -> bool:
 # -- set phrases
 
 
+def quota(**entity: str) -> AlterClientQuotasRequest:
+    parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
+    ops = [OpData(key="connection_creation_rate", value=5.0)]
+    return AlterClientQuotasRequest(entries=[EntryData(entity=parts, ops=ops)])
+
+
+def quotas_of(*kinds: str) -> DescribeClientQuotasRequest:
+    components = [ComponentData(entity_type=kind, match_type=2, match=None) for kind in kinds]
+    return DescribeClientQuotasRequest(components=components)
+
+
 def test_set_phrases_are_kafkas(pair: Pair) -> None:
+    topic = new_topic(pair, "phrases")
     fixed = "Cannot update these configs dynamically: [log.dirs]"
     cases: list[tuple[Message, int, str | None]] = [
         (DescribeGroupsRequest(groups=["nobodys"]), 6, "Group nobodys not found."),
@@ -319,6 +341,12 @@ def test_set_phrases_are_kafkas(pair: Pair) -> None:
         (complete(whole(BROKER, "1", ("log.dirs", "/x"))), 2, fixed),
         (complete(whole(BROKER, "", ("log.dirs", "/x"))), 2, fixed),
         (incremental(partly(BROKER, "1", ("log.retention.ms", SET, "x"), ("log.dirs", SET, "x"))), 1, fixed),
+        (incremental(partly(TOPIC, topic, ("no.such", SET, "1"))), 1, "Unknown topic config name: no.such"),
+        (incremental(partly(GROUP, "g", ("no.such", SET, "1"))), 1, "Unknown group config name: no.such"),
+        (incremental(partly(CLIENT_METRICS, "m", ("no.such", SET, "1"))), 1, None),
+        (quota(user="u", ip="127.0.0.1"), 1, None),
+        (quota(ip="no-such-host.invalid"), 1, "no-such-host.invalid is not a valid IP or resolvable host."),
+        (quotas_of("user", "ip"), 1, None),
         (DescribeClusterRequest(endpoint_type=2), 2, None),
         (DescribeClusterRequest(endpoint_type=9), 2, None),
     ]

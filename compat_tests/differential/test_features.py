@@ -9,7 +9,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,6 +28,7 @@ from odradek.wire.messages import alter_user_scram_credentials as scram
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from odradek.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from odradek.wire.schema import ZERO_UUID
 
@@ -225,13 +226,17 @@ def test_a_new_topic_is_told_where_its_setting_comes_from(pair: Pair) -> None:
 
 
 @contextmanager
-def begun_at(directory: pathlib.Path, *arguments: str) -> Iterator[Pair]:
+def begun_at(
+    directory: pathlib.Path, *arguments: str, properties: Mapping[str, str] | None = None
+) -> Iterator[Pair]:
     """Both brokers over new directories, formatted with these arguments."""
     address = directory / "address"
     command = [sys.executable, "-m", "odradek", "serve", "--listen", "127.0.0.1:0", "--log-level", "error"]
     command += ["--data-dir", str(directory / "data"), *arguments]
+    for name, value in (properties or {}).items():
+        command += ["--set", f"{name}={value}"]
     environment = {**os.environ, "ODRADEK_ADDRESS_FILE": str(address)}
-    with reference.Kafka(formatting=arguments, host=shared_host()) as kafka:
+    with reference.Kafka(properties=properties, formatting=arguments, host=shared_host()) as kafka:
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
         try:
             wait_until(lambda: address.exists() and bool(address.read_text()), "it is ready")
@@ -256,6 +261,34 @@ def cordoning(operation: int, value: str | None) -> incremental_alter_configs.In
         resource_type=BROKER, resource_name="1", configs=[setting]
     )
     return incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[broker])
+
+
+def who_is_cordoned(side: Side) -> list[bool]:
+    answer = side.ask(DescribeLogDirsRequest(topics=[]), 5)
+    return [one.is_cordoned for one in answer.results]
+
+
+def test_directories_that_a_file_cordons_count_alike_from_the_level_that_knows_them(
+    tmp_path: pathlib.Path,
+) -> None:
+    cordoned = {"cordoned.log.dirs": "*"}
+    with begun_at(tmp_path, "--release-version", "4.2", properties=cordoned) as pair:
+        assert [who_is_cordoned(side) for side in pair.sides] == [[False], [False]]
+        new_topic(pair, "below")
+        pair.ask(lambda _: update(("metadata.version", 30)), 2, "up")
+        for side in pair.sides:
+            wait_until(lambda side=side: who_is_cordoned(side) == [True], "it is told")  # type: ignore[misc]
+        topic = CreatableTopic(name="above", num_partitions=1, replication_factor=1)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000, validate_only=True)
+
+        def is_refused(answer: Any) -> bool:
+            """Kafka's controller hears of it by the next heartbeat."""
+            return bool(answer.topics[0].error_code)
+
+        def without_message(side: Side, answer: Any) -> None:
+            answer.topics[0].error_message = None
+
+        pair.ask(lambda _: request, 7, "above", settle=is_refused, see=without_message)
 
 
 def test_a_cluster_that_began_at_an_older_release_goes_up_alike(tmp_path: pathlib.Path) -> None:

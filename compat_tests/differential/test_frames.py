@@ -9,6 +9,7 @@ import pytest
 from compat_tests.differential.harness import Pair
 from odradek.wire.frames import request_frame
 from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.produce import ProduceRequest
 
 UNSUPPORTED_VERSION = 35
@@ -38,6 +39,27 @@ def test_a_client_name_is_checked_alike(pair: Pair, name: str) -> None:
             pair.compare(f"ApiVersions v{version} name {name!r}", theirs.error_code, ours.error_code)
             for side in pair.sides:
                 side.hang_up()
+
+
+@pytest.mark.parametrize(
+    ("cluster", "node_id"),
+    [("own", 1), (None, -1), ("another", 1), ("own", 2), (None, 1), ("own", -1), ("another", 2)],
+)
+def test_who_takes_a_node_for_another_is_told_so_alike(pair: Pair, cluster: str | None, node_id: int) -> None:
+    for version in pair.versions(ApiVersionsRequest):
+        if version >= 5:
+            answers = []
+            for side in pair.sides:
+                own = side.ask(DescribeClusterRequest(), 0).cluster_id
+                request = ApiVersionsRequest(
+                    client_software_name="differential",
+                    client_software_version="1",
+                    cluster_id=own if cluster == "own" else cluster,
+                    node_id=node_id,
+                )
+                answer = side.ask(request, version)
+                answers.append((answer.error_code, bool(answer.api_keys), bool(answer.supported_features)))
+            pair.compare(f"ApiVersions v{version}", *answers)
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(pair: Pair) -> None:

@@ -1,4 +1,4 @@
-"""GSSAPI at Kafka 4.3.1 and at Odradek with one centre of Kerberos: the same tokens, the same ends."""
+"""GSSAPI at Kafka 4.4.0 and at Odradek with one centre of Kerberos: the same tokens, the same ends."""
 
 from __future__ import annotations
 

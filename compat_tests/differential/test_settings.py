@@ -520,6 +520,19 @@ def test_topics_in_zstd_are_fetched_alike(pair: Pair) -> None:
             pair.ask(lambda side: fetch(side, topic, offset), version, f"a topic in zstd, from {offset}")
 
 
+@pytest.mark.parametrize("target", ["producer", "gzip", "zstd", "uncompressed"])
+def test_batches_in_zstd_are_fetched_alike(pair: Pair, target: str) -> None:
+    """Between others in the log, whatever the topic says now: it may have said something else before."""
+    topic = new_topic(pair, f"zstd-then-{target}", compression_type="producer")
+    for codec in (Compression.NONE, Compression.ZSTD, Compression.GZIP, Compression.ZSTD):
+        records = batch(4, compression=codec)
+        pair.ask(lambda side: produce(side, topic, records), 9)
+    change(pair, incremental(partly(TOPIC, topic, ("compression.type", SET, target))))
+    for version in range(4) if is_older(pair) else range(4, 13):
+        for offset in (0, 2, 4, 6, 8, 12, 15, 16, 99):
+            pair.ask(lambda side: fetch(side, topic, offset), version, f"{target}, from {offset}")
+
+
 def test_bounds_of_messages_are_alike(pair: Pair) -> None:
     small, large = batch(40, compression=Compression.GZIP), batch(40)
     cases = {

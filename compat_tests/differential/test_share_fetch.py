@@ -103,6 +103,31 @@ def acquired(answer: Any) -> list[tuple[int, int, int]]:
     ]
 
 
+def test_a_first_fetch_of_a_group_brings_one_partition_alike(pair: Pair) -> None:
+    """One whose state is read; the next fetch brings the other, and later ones both. Which is first is chance
+    in Kafka."""
+    topic = new_topic(pair, "first", 2)
+    for partition in range(2):
+        fill(pair, topic, 50, partition=partition)
+    group, places = readers(pair, topic, 2), [(topic, 0), (topic, 1)]
+    found = []
+    for side in pair.sides:
+        counts = []
+        for epoch in range(3):
+            if epoch == 2:
+                for partition in range(2):
+                    side.ask(produce(side, topic, batch(3), partition=partition), 9)
+            request = fetch_request(side, group, "m", epoch, () if epoch else places)
+            answer = side.ask(request, 2)
+            assert answer.error_code == 0, answer
+            counts.append(sum(last - first + 1 for first, last, _ in acquired(answer)))
+        # Three records may come alone, or in one fetch with those of the other partition.
+        assert counts[2] in (3, 6), counts
+        found.append(counts[:2])
+    pair.compare("records of the first two fetches", *found)
+    assert found[0] == [50, 50]
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_records_are_read_and_acknowledged_alike(pair: Pair, version: int) -> None:
     topic = new_topic(pair, "shared")
@@ -230,11 +255,11 @@ def test_topic_ids_that_nobody_has_are_refused_alike(pair: Pair, topic_id: bytes
     fill(pair, topic, 4)
     group, place, wrong = readers(pair, topic, 2), (topic, 0), (topic_id, 0)
     one = Member(pair, group)
-    one.trip(wrong, note="the only one")
-    one.trip(note="it stays")
+    one.look(wrong, note="the only one")
+    one.look(note="it stays")
     one.look(forget=[wrong], note="is forgotten")
     one.fetch(place, (topic, 1), max_records=1, note="others")
-    one.trip(wrong, note="beside another")
+    one.look(wrong, note="beside another")
     one.acknowledge({wrong: [(0, 0, [ACCEPT])]}, "unknown")
     one.acknowledge({wrong: []}, "unknown, no batches")
     one.acknowledge({place: [(0, 0, [ACCEPT])], wrong: [(0, 0, [ACCEPT])]}, "beside another")
@@ -660,7 +685,7 @@ def test_a_deleted_topic_is_told_of_alike(pair: Pair) -> None:
     for side in pair.sides:
         until(side, lambda: metadata_of(topic), 12, lambda answer: answer.topics[0].error_code == 3)
     one.acknowledge({place: [(0, 0, [ACCEPT])]}, "deleted")
-    one.trip(note="deleted")
+    one.look(note="deleted")
     fill(pair, other, 2)
     one.fetch(forget=[place], note="forgotten")
     # Kafka's group coordinator hears of the deletion last. If it is asked earlier, it may never answer.

@@ -442,9 +442,12 @@ def commit_in(
     producer: Producer,
     group: str,
     *asked: tuple[str, int, int],
+    side: Side | None = None,
     metadata: str | None = "note",
     **more: Any,
 ) -> TxnOffsetCommitRequest:
+    """For versions from 6 on the side is needed, whose topics have ids."""
+    ids = {} if side is None else side.values
     topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
     for topic, partition, offset in asked:
         topics.setdefault(topic, []).append(
@@ -459,7 +462,9 @@ def commit_in(
         producer_epoch=more.pop("producer_epoch", producer.epoch),
         member_id=more.pop("member_id", ""),
         topics=[
-            TxnOffsetCommitRequestTopic(name=name, partitions=partitions)
+            TxnOffsetCommitRequestTopic(
+                name=name, topic_id=ids.get(f"id of {name}", UNKNOWN_ID), partitions=partitions
+            )
             for name, partitions in topics.items()
         ],
         **more,
@@ -552,6 +557,7 @@ def test_offsets_of_a_transaction_are_seen_alike_before_and_after_its_end(
                 (topic, 1, 11),
                 (topic, 9, 1),
                 ("not-there", 0, 1),
+                side=side,
             ),
             version,
             "with what does not exist",
@@ -612,7 +618,7 @@ def test_commits_in_transactions_are_refused_alike(pair: Pair) -> None:
 
             def request(side: Side, more: dict[str, Any] = more) -> TxnOffsetCommitRequest:
                 given = {"group": group, **more}
-                return commit_in(producers[side.name], given.pop("group"), (topic, 0, 1), **given)
+                return commit_in(producers[side.name], given.pop("group"), (topic, 0, 1), side=side, **given)
 
             pair.ask(request, version, note)
         for side in pair.sides:
@@ -625,14 +631,19 @@ def test_commits_in_transactions_are_refused_alike(pair: Pair) -> None:
         ]
         if version >= 3:
             cases += [
-                ("unknown member", {"member_id": "x", "generation_id": 1}),
+                ("unknown member", {"member_id": "x", "generation_id_or_member_epoch": 1}),
                 ("a member without a generation", {"member_id": "x"}),
                 ("unknown instance", {"group_instance_id": "x"}),
-                ("unknown instance with a generation", {"group_instance_id": "x", "generation_id": 0}),
+                (
+                    "unknown instance with a generation",
+                    {"group_instance_id": "x", "generation_id_or_member_epoch": 0},
+                ),
             ]
         for note, more in cases:
             pair.ask(
-                lambda side: commit_in(producers[side.name], group, (topic, 0, 1), **more), version, note
+                lambda side: commit_in(producers[side.name], group, (topic, 0, 1), side=side, **more),
+                version,
+                note,
             )
         for side in pair.sides:
             end(side, producers[side.name], True)

@@ -219,11 +219,12 @@ def offset_commit(
         transactional_id=name if known_as is None else known_as,
         group_id=group,
         member_id=member,
-        generation_id=generation,
+        generation_id_or_member_epoch=generation,
         group_instance_id=instance,
         topics=[
             TxnOffsetCommitRequestTopic(
                 name=topic,
+                topic_id=side.values.get(f"id of {topic}", bytes(range(1, 17))),
                 partitions=[
                     TxnOffsetCommitRequestPartition(
                         partition_index=number, committed_offset=offset, committed_metadata=metadata

@@ -234,10 +234,8 @@ public final class ToolServer {
 
     /** Kafka's own way, which knows of programs that are called; the oldest Kafka has none. */
     private static void catchExits() throws ReflectiveOperationException {
-        Class<?> exit;
-        try {
-            exit = Class.forName("org.apache.kafka.common.utils.Exit");
-        } catch (ClassNotFoundException old) {
+        Class<?> exit = exitClass();
+        if (exit == null) {
             System.setSecurityManager(new Exits());
             return;
         }
@@ -249,6 +247,18 @@ public final class ToolServer {
             });
         for (String name : List.of("setExitProcedure", "setHaltProcedure"))
             exit.getMethod(name, procedure).invoke(null, ending);
+    }
+
+    /** The class of Kafka that ends the process, which 4.4 has in another package; null in the oldest Kafka. */
+    private static Class<?> exitClass() {
+        for (String name : List.of("org.apache.kafka.common.utils.internals.Exit", "org.apache.kafka.common.utils.Exit")) {
+            try {
+                return Class.forName(name);
+            } catch (ClassNotFoundException elsewhere) {
+                continue;
+            }
+        }
+        return null;
     }
 
     private static final class Exits extends SecurityManager {

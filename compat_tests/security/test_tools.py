@@ -541,11 +541,11 @@ def test_share_groups_that_are_switched_off() -> None:
         run(tool, "--describe --all-groups")
         run(
             tool,
-            "--reset-offsets --group nowhere --topic shared-4.3.1 --to-earliest --execute",
+            "--reset-offsets --group nowhere --topic shared-4.4.0 --to-earliest --execute",
             "NOT SUPPORTED",
             1,
         )
-        run(tool, "--delete-offsets --group nowhere --topic shared-4.3.1", "NOT SUPPORTED")
+        run(tool, "--delete-offsets --group nowhere --topic shared-4.4.0", "NOT SUPPORTED")
         run(tool, "--delete --group nowhere")
         run("GroupsCommand", "--list --share")
     pair.check()

@@ -18,7 +18,7 @@ from compat_tests.kit.programs import JavaProgram, Program
 from tools import environment
 
 HERE = pathlib.Path(__file__).parent
-JAVA = ("4.3.1", "4.4.0", "4.2.1", "4.1.2")
+JAVA = ("4.4.0", "4.3.1", "4.2.1", "4.1.2")
 """The last releases of the lines whose client has share consumers of version 1 of the protocol or later."""
 LIBRDKAFKA, FRANZ = "librdkafka", "franz-go"
 CONTROLLED = (*JAVA, LIBRDKAFKA)

@@ -28,8 +28,8 @@ GROUP = {
     # A lock that ended would be a delivery more, which nobody has seen.
     "share.record.lock.duration.ms": "60000",
 }
-BY_DAY = ["4.3.1", "4.1.2", LIBRDKAFKA]
-BY_NIGHT = [*BY_DAY, "4.4.0", FRANZ]
+BY_DAY = ["4.4.0", "4.1.2", LIBRDKAFKA]
+BY_NIGHT = [*BY_DAY, "4.3.1", FRANZ]
 KILLS = 300 if NIGHTLY else 5
 CONFIRMED_BETWEEN = 40
 """Acknowledgements that have to be taken before the next kill."""
@@ -72,7 +72,7 @@ def drain(broker: TransactionBroker, ledger: Ledger, group: str, topic: str) -> 
     """Consumers that began after everything accept what is left."""
     last = [
         Worker(ledger, library, broker.bootstrap, group, topic, chance=random.Random(0), accepts_all=True)
-        for library in (LIBRDKAFKA, "4.3.1")
+        for library in (LIBRDKAFKA, "4.4.0")
     ]
 
     def is_done() -> bool:

@@ -112,7 +112,8 @@ class KafkasTest(NamedTuple):
 
 @contextmanager
 def kafkas_tests() -> Iterator[JavaProgram]:
-    jars = f"{environment.jars(f'kafka-{reference.CURRENT}-tests')}/*:{reference.class_path()}"
+    version = reference.PREVIOUS
+    jars = f"{environment.jars(f'kafka-{version}-tests')}/*:{reference.class_path(version)}"
     class_path = compile_java(jars, HERE / "KafkasOwnTests.java")
     program = JavaProgram(class_path, "KafkasOwnTests", SHARE_CONSUMER_TEST, str(TEST_SECONDS))
     try:

@@ -64,7 +64,7 @@ def subscription_of(configs: Mapping[str, str]) -> Subscription:
     of Java that RE2 does not know."""
     unknown = [name for name in configs if name not in CLIENT_METRICS_OPTIONS]
     if unknown:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Client metrics have no setting {unknown[0]!r}.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {unknown[0]}")
     try:
         interval_ms: int = _ANY_INTERVAL.parse(configs.get(INTERVAL, str(DEFAULT_INTERVAL_MS)))
     except ValueError as error:

@@ -39,28 +39,29 @@ class Feature(NamedTuple):
 
     lowest: int
     highest: int
-    begins: tuple[int, int] | None = None
-    """(metadata.version, level): from that release on a new cluster begins with the level, else with 0."""
+    begins: Sequence[tuple[int, int]] = ()
+    """(metadata.version, level), ascending: from that release on a new cluster begins with the level; before
+    the first with 0."""
     needs: Mapping[int, int] = {}
     """The metadata.version that a level needs."""
 
 
 FEATURES: Mapping[str, Feature] = {
-    ELIGIBLE_LEADERS_VERSION: Feature(0, 1, begins=(26, 1), needs={1: 23}),
-    GROUP_VERSION: Feature(0, 1, begins=(22, 1)),
-    KRAFT_VERSION: Feature(0, 1, begins=(7, 1)),
-    METADATA_VERSION: Feature(7, 30),
-    SHARE_VERSION: Feature(0, 1, begins=(28, 1)),
-    STREAMS_VERSION: Feature(0, 1, begins=(29, 1)),
-    TRANSACTION_VERSION: Feature(0, 2, begins=(24, 2)),
+    ELIGIBLE_LEADERS_VERSION: Feature(0, 1, begins=((26, 1),), needs={1: 23}),
+    GROUP_VERSION: Feature(0, 1, begins=((22, 1),)),
+    KRAFT_VERSION: Feature(0, 1, begins=((7, 1),)),
+    METADATA_VERSION: Feature(7, 33),
+    SHARE_VERSION: Feature(0, 2, begins=((28, 1), (31, 2))),
+    STREAMS_VERSION: Feature(0, 1, begins=((29, 1),)),
+    TRANSACTION_VERSION: Feature(0, 2, begins=((24, 2),)),
 }
 
 NODE_FEATURES: Mapping[str, tuple[int, int]] = {
     ELIGIBLE_LEADERS_VERSION: (0, 1),
     GROUP_VERSION: (0, 1),
     KRAFT_VERSION: (0, 1),
-    METADATA_VERSION: (21, 30),
-    SHARE_VERSION: (0, 1),
+    METADATA_VERSION: (21, 33),
+    SHARE_VERSION: (0, 2),
     STREAMS_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
 }
@@ -71,9 +72,18 @@ SCRAM_SINCE = 11
 TOKENS_SINCE = 14
 DIRECTORIES_SINCE = 17
 CORDONS_SINCE = 30
+NETWORKS_SINCE = 32
+"""Hosts of access rules may be networks (CIDR)."""
+UNREGISTERS_CONTROLLERS_SINCE = 33
 
-_NEW_METADATA = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
+_NEW_METADATA = frozenset({8, 11, 13, 14, 15, 17, 23, 30, 32, 33})
 """Each brought metadata that the one before it could not read."""
+
+
+def knows_cordons(features: Mapping[str, int]) -> bool:
+    """Whether the cluster's metadata have the cordoned log directories of brokers. Below this level a broker
+    keeps new partitions out of its own cordoned directories, and tells nobody of them, as Kafka's does."""
+    return features.get(METADATA_VERSION, 0) >= CORDONS_SINCE
 
 
 def loses_metadata(before: int, after: int) -> bool:
@@ -119,8 +129,7 @@ def first_levels(release: str | None = None, requested: Mapping[str, int] = {}) 
     levels = {METADATA_VERSION: metadata_version}
     for name, feature in FEATURES.items():
         if name != METADATA_VERSION:
-            since, level = feature.begins or (metadata_version, 0)
-            levels[name] = requested.get(name, level if metadata_version >= since else 0)
+            levels[name] = requested.get(name, _since(((0, 0), *feature.begins), metadata_version))
     for name, level in levels.items():
         needed = unmet_need(name, level, levels)
         if needed is not None:
@@ -166,13 +175,19 @@ def unserved_features(finalized: Mapping[str, int]) -> list[Unserved]:
 def refusal_of_features(
     finalized: Mapping[str, int], bootstrap_servers: str = "", controllers: str = ""
 ) -> str | None:
-    """One sentence with the command that makes it possible to serve in the cluster; None if it is possible.
+    """One sentence with what makes it possible to serve in the cluster; None if it is possible.
 
     `bootstrap_servers` are brokers of the cluster, HOST:PORT; without any the command asks the `controllers`.
+    A later metadata.version cannot be lowered: the controllers refuse it where one between has changed the
+    metadata, as almost each has.
     """
     unserved = unserved_features(finalized)
     if not unserved:
         return None
+    has = ", ".join(f"{one.name}={one.level}" for one in unserved)
+    refusal = f"The cluster has finalized {has}, which this node does not serve"
+    if any(one.name == METADATA_VERSION and one.level > one.nearest for one in unserved):
+        return f"{refusal}, and a metadata.version is not lowered: run a release of Odradek that serves it."
     where = f"--bootstrap-controller {controllers}"
     if bootstrap_servers or not controllers:
         where = f"--bootstrap-server {bootstrap_servers or 'HOST:PORT'}"
@@ -182,8 +197,7 @@ def refusal_of_features(
         if levels:
             told = " ".join(f"--feature {one.name}={one.nearest}" for one in levels)
             commands.append(f"kafka-features.sh {where} {change} {told}")
-    has = ", ".join(f"{one.name}={one.level}" for one in unserved)
-    return f"The cluster has finalized {has}, which this node does not serve: run {' and '.join(commands)}."
+    return f"{refusal}: run {' and '.join(commands)}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,8 +217,6 @@ class BrokerGates:
     AssignReplicasToDirs."""
     has_eligible_leaders: bool
     """Eligible leader replicas may be switched on (KIP-966)."""
-    has_cordoned_directories: bool
-    """CordonedLogDirs in heartbeats (BrokerHeartbeat 2)."""
     bumps_leader_epoch_on_shrink: bool
     """A smaller ISR has a new leader epoch."""
 
@@ -229,7 +241,6 @@ def broker_gates(metadata_version: int) -> BrokerGates:
         register_broker_record_version=_since(_REGISTER_BROKER_SINCE, metadata_version),
         has_directories=metadata_version >= DIRECTORIES_SINCE,
         has_eligible_leaders=metadata_version >= _ELIGIBLE_LEADERS_SINCE,
-        has_cordoned_directories=metadata_version >= CORDONS_SINCE,
         bumps_leader_epoch_on_shrink=metadata_version < _STABLE_LEADER_EPOCH_SINCE,
     )
 

@@ -27,6 +27,7 @@ from odradek.coordinator.cluster.features import (
     METADATA_VERSION,
     SCRAM_SINCE,
     TOKENS_SINCE,
+    knows_cordons,
 )
 from odradek.coordinator.cluster.publishing import Publisher
 from odradek.coordinator.cluster.topics import (
@@ -357,10 +358,13 @@ class ClusterMachine:
         self, growths: Sequence[NewPartitions], *, validate_only: bool = False, charge: Charge = _free
     ) -> Work[list[TopicResult]]:
         """Grow each topic that can be grown, in one transaction. `charge` gets the number of new partitions
-        of each, and may refuse."""
+        of each, and may refuse. POLICY_VIOLATION for all of them if they are too many."""
         with self._one_at_a_time():
             draft = self._draft()
             results = []
+            known = ((growth, draft.topics.get(growth.name)) for growth in growths)
+            added = (growth.total_count - len(topic.partitions) for growth, topic in known if topic)
+            check_partition_budget(sum(one for one in added if one > 0))
             for growth in growths:
                 try:
                     topic = yield from self._grown_topic(growth, draft)
@@ -530,7 +534,7 @@ class ClusterMachine:
         defaults = self._defaults
         placed = replicas_of_new_topic(
             new_topic,
-            self._brokers_for(new_topic.assignments),
+            self._brokers_for_replicas(),
             defaults.partition_count,
             defaults.replication_factor,
         )
@@ -543,11 +547,9 @@ class ClusterMachine:
             configs,
         )
 
-    def _brokers_for(self, assignments: object) -> list[int]:
-        """Brokers that may be given replicas; written assignments may name any of them, as in Kafka."""
-        return [
-            one for one in sorted(self.view.brokers) if assignments or self.publisher.logs.takes_replicas(one)
-        ]
+    def _brokers_for_replicas(self) -> list[int]:
+        """Brokers that may be given replicas, also by a written assignment, as in Kafka 4.4."""
+        return [one for one in sorted(self.view.brokers) if self.publisher.logs.takes_replicas(one)]
 
     def _change_configs(self, change: ConfigChange, draft: Draft) -> None:
         """The order of the checks is Kafka's: whether a topic exists comes last."""
@@ -612,8 +614,7 @@ class ClusterMachine:
                 ErrorCode.INVALID_PARTITIONS,
                 f"Topic {growth.name!r} has {count} partition(s); {growth.total_count} would be no growth.",
             )
-        check_partition_budget(len(draft.created) + added)
-        brokers = self._brokers_for(growth.assignments)
+        brokers = self._brokers_for_replicas()
         factor = topic.replication_factor
         if growth.assignments is None:
             placed = place_replicas(brokers, count, added, factor)
@@ -994,7 +995,7 @@ def _offline_at(node_id: int, partition: PartitionView, is_offline: bool) -> Par
 
 
 def _check_cordons_are_known(features: Mapping[str, int]) -> None:
-    if features.get(METADATA_VERSION, 0) < CORDONS_SINCE:
+    if not knows_cordons(features):
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"{CORDONED_LOG_DIRS} needs {METADATA_VERSION} {CORDONS_SINCE} or later.",

@@ -77,6 +77,7 @@ from odradek.wire.messages.metadata_records import (
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
     UserScramCredentialRecord,
     VotersRecord,
     ZkMigrationStateRecord,
@@ -473,6 +474,7 @@ WITHOUT_EFFECT = (
     RegisterControllerRecord,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
+    UnregisterControllerRecord,
     VotersRecord,
     ZkMigrationStateRecord,
 )

@@ -7,16 +7,22 @@ is the state that wrote the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Protocol
 
 from odradek.coordinator.asked import Asked
-from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Append, AppendMarker, Effect, LogRecord, Reply
 from odradek.coordinator.groups import record_codec
 from odradek.coordinator.groups.classic_group import ClassicGroup
 from odradek.coordinator.groups.commands import EndOffsets, RemoveTopics
-from odradek.coordinator.groups.group import CommitRequest, Group, Membership, TypeOfGroup
+from odradek.coordinator.groups.group import (
+    EPOCHS_IN_TRANSACTION_SINCE,
+    CommitRequest,
+    Group,
+    Membership,
+    TypeOfGroup,
+    known_in_transaction,
+)
 from odradek.coordinator.groups.group_type import Handler
 from odradek.coordinator.groups.offsets import OffsetTable, TopicOffsets, expired_offsets, is_of_another
 from odradek.coordinator.groups.pending_offsets import PendingOffsets
@@ -80,8 +86,7 @@ class Delete(Protocol):
 
 
 class CommittedOffsets:
-    """`groups` and `memberships` are the machine's; `delete` deletes offsets and groups together. `topics`
-    gives the newest view of the cluster."""
+    """`groups` and `memberships` are the machine's; `delete` deletes offsets and groups together."""
 
     def __init__(
         self,
@@ -89,7 +94,6 @@ class CommittedOffsets:
         settings: GroupSettings,
         memberships: Mapping[TypeOfGroup, Membership],
         delete: Delete,
-        topics: Callable[[], ClusterView],
     ) -> None:
         self.table = OffsetTable()
         self.pending = PendingOffsets()
@@ -100,7 +104,6 @@ class CommittedOffsets:
         self._settings = settings
         self._memberships = memberships
         self._delete = delete
-        self._topics = topics
         self.handlers: Mapping[type, Handler] = {
             OffsetCommitRequest: self._commit,
             TxnOffsetCommitRequest: self._commit_in_transaction,
@@ -205,13 +208,14 @@ class CommittedOffsets:
     ) -> None:
         """The offsets count once the marker of the transaction has come (`EndOffsets`). Member and generation
         are empty and below 0 in versions below 3 and of a producer that knows no member."""
-        request, ticket = asked.request, asked.ticket
+        request, ticket, version = asked.request, asked.ticket, asked.client.version
         group_id, producer_id = request.group_id, request.producer_id
+        generation = request.generation_id_or_member_epoch
         group = self._groups.get(group_id)
         if group is None:
-            code = _check_without_group(group_id, request.generation_id, False)
+            code = _check_without_group(group_id, generation, version >= EPOCHS_IN_TRANSACTION_SINCE)
         else:
-            code = group.check_commit(request, request.generation_id, None)
+            code = known_in_transaction(group.check_commit(request, generation, None), version)
         if code is not NONE:
             out.append(Reply(ticket, ticket.refused(code)))
             return
@@ -227,6 +231,7 @@ class CommittedOffsets:
         topics = [
             TxnOffsetCommitResponseTopic(
                 name=named.name,
+                topic_id=named.topic_id,
                 partitions=[
                     TxnOffsetCommitResponsePartition(
                         partition_index=one.partition_index, error_code=next(codes)
@@ -259,11 +264,8 @@ class CommittedOffsets:
         topic: Any
         for topic in request.topics:
             name = topic.name
-            if in_transaction:
-                topic_id = self._id_of(name)
-            else:
-                # A record with an own expiry has no room for it; clients that send one do not know it.
-                topic_id = topic.topic_id if expire_ms == -1 else ZERO_UUID
+            # A record with an own expiry has no room for it; clients that send one do not know it.
+            topic_id = topic.topic_id if expire_ms == -1 else ZERO_UUID
             for partition in topic.partitions:
                 metadata = partition.committed_metadata or ""
                 if metadata and not _fits_metadata(metadata, metadata_limit):
@@ -283,10 +285,6 @@ class CommittedOffsets:
                 records.append((key, value, now_ms))
                 commits.append((name, index, committed))
         return errors, commits, records, size_bytes
-
-    def _id_of(self, topic: str) -> bytes:
-        known = self._topics().topics.get(topic)
-        return ZERO_UUID if known is None else known.topic_id
 
     def _fetch(
         self, asked: Asked[OffsetFetchRequest, OffsetFetchResponse], now_ms: int, out: list[Effect]

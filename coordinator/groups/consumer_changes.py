@@ -18,6 +18,7 @@ from odradek.coordinator.groups.consumer_group import (
 )
 from odradek.coordinator.groups.epochs.change import MemberChange
 from odradek.coordinator.groups.epochs.group import metadata_hash
+from odradek.coordinator.groups.epochs.static_members import place_taken
 from odradek.coordinator.groups.group import GroupRecord
 from odradek.coordinator.groups.reconciliation import (
     Assignment,
@@ -77,6 +78,14 @@ class ConsumerChange(MemberChange[ConsumerGroup]):
             if group.has_partition_metadata:
                 self.records.append((ConsumerGroupPartitionMetadataKey(group_id=group.group_id), None))
 
+    def prefers_another(self, assignors: Sequence[str]) -> bool:
+        """Whether most members now name another assignor."""
+        before, after = self.before, self.metadata
+        if before.server_assignor == after.server_assignor:
+            return False
+        group = self.group
+        return preferred_assignor(group, assignors, before, after) != preferred_assignor(group, assignors)
+
     def targets(self, view: ClusterView, assignors: Sequence[str]) -> dict[str, Assignment]:
         """A target for every member, by the assignor that most of them name."""
         spec = self._spec(view)
@@ -108,16 +117,10 @@ class ConsumerChange(MemberChange[ConsumerGroup]):
 
     def _replace(self, old: ConsumerMember) -> None:
         """A static member is back under a new id: it gets the place of the old one as it is."""
-        group_id, member_id, records = self.group.group_id, self.member_id, self.group.records
         current = old.current
         self.current = MemberAssignment(current.state, 0, 0, current.assigned, current.revoking)
         self.current_before = self.current
-        self.records += [
-            *records.tombstones(group_id, old.member_id),
-            records.member(group_id, member_id, old.metadata),
-            records.target(group_id, member_id, self.target),
-            records.current(group_id, member_id, self.current),
-        ]
+        self.records += place_taken(self.group, old, self.member_id, self.target, self.current)
 
     def _change_pattern(self, old: str, new: str) -> bool:
         group = self.group

@@ -22,7 +22,8 @@ from odradek.coordinator.groups.commands import TopicsMatched
 from odradek.coordinator.groups.consumer_changes import ConsumerChange, preferred_assignor, records_without
 from odradek.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
 from odradek.coordinator.groups.epochs.group import metadata_hash
-from odradek.coordinator.groups.epochs.membership import EpochMembership, Messages
+from odradek.coordinator.groups.epochs.membership import Messages
+from odradek.coordinator.groups.epochs.static_members import StaticMembership
 from odradek.coordinator.groups.group import (
     CONSUMER,
     JOIN_EPOCH,
@@ -37,7 +38,7 @@ from odradek.coordinator.groups.reconciliation import (
     OwnedPartitions,
 )
 from odradek.coordinator.groups.subscriptions import ResolvedPattern
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import consumer_group_describe
 from odradek.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
@@ -98,7 +99,7 @@ class TypeChanges(Protocol):
     ) -> None: ...
 
 
-class ConsumerMembership(EpochMembership[ConsumerGroup, ConsumerMember, ConsumerChange]):
+class ConsumerMembership(StaticMembership[ConsumerGroup, ConsumerMember, ConsumerChange]):
     """The consumer protocol over the groups of one machine. Each method adds its effects to `out`."""
 
     kind = CONSUMER
@@ -155,41 +156,14 @@ class ConsumerMembership(EpochMembership[ConsumerGroup, ConsumerMember, Consumer
         records += upgrade
         return upgraded
 
-    def _change_for(
-        self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, owned: OwnedPartitions | None
+    def _joining(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember | None,
+        member_id: str,
+        replaced: ConsumerMember | None,
     ) -> ConsumerChange:
-        """UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID."""
-        if request.member_epoch != JOIN_EPOCH:
-            return super()._change_for(group, request, owned)
-        member_id, instance_id = request.member_id, request.instance_id
-        owner_id = None if instance_id is None else group.static_members.get(instance_id)
-        if owner_id is None:
-            member = group.members.get(member_id)
-            return ConsumerChange(group, member, member_id or self._new_member_id())
-        owner = group.members[owner_id]
-        # One of the classic protocol cannot say that it leaves for a while.
-        if not owner.is_classic and owner.current.member_epoch != LEAVE_FOR_A_WHILE_EPOCH:
-            raise KafkaError(
-                ErrorCode.UNRELEASED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {instance_id} cannot join the group because "
-                f"the instance id is owned by {owner_id} member.",
-            )
-        return ConsumerChange(group, None, member_id or self._new_member_id(), owner)
-
-    def _member_of(self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
-        """UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-        instance_id, member_id = request.instance_id, request.member_id
-        if instance_id is None:
-            return super()._member_of(group, request)
-        owner_id = group.static_members.get(instance_id)
-        if owner_id is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-        if owner_id != member_id:
-            raise KafkaError(
-                ErrorCode.FENCED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {instance_id} was fenced by member {owner_id}.",
-            )
-        return group.members[owner_id]
+        return ConsumerChange(group, member, member_id or self._new_member_id(), replaced)
 
     def _owned(self, request: ConsumerGroupHeartbeatRequest) -> OwnedPartitions | None:
         owned = request.topic_partitions
@@ -214,6 +188,7 @@ class ConsumerMembership(EpochMembership[ConsumerGroup, ConsumerMember, Consumer
     def _update(self, change: ConsumerChange, asked: AskedHeartbeat, owned: OwnedPartitions | None) -> None:
         group, view = change.group, self._topics()
         is_reason = change.subscribe(_updated(change.metadata, asked.request, asked.client))
+        is_reason = change.prefers_another(self._settings.group_consumer_assignors) or is_reason
         # A new member that upgrades the group is a reason. A static member that comes back is none by itself,
         # but the last leader's assignment may lack the newest topics, and in the first rebalance of a
         # classic group the epoch is 0, which no member may have.
@@ -336,19 +311,14 @@ class ConsumerMembership(EpochMembership[ConsumerGroup, ConsumerMember, Consumer
 
     # Leave
 
-    def _end(
-        self,
-        group: ConsumerGroup,
-        member: ConsumerMember,
-        request: ConsumerGroupHeartbeatRequest,
-        now_ms: int,
-        out: list[Effect],
-    ) -> None:
-        if request.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
-            away = group.records.current(group.group_id, member.member_id, _assignment_while_away(member))
-            self._store_all(group.group_id, [away], now_ms, out)
-        else:
-            super()._end(group, member, request, now_ms, out)
+    def _while_away(self, member: ConsumerMember) -> MemberAssignment:
+        current = member.current
+        assigned = {
+            topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in current.assigned.items()
+        }
+        return MemberAssignment(
+            current.state, LEAVE_FOR_A_WHILE_EPOCH, current.previous_member_epoch, assigned, {}
+        )
 
     def remove(
         self, group: ConsumerGroup, members: Sequence[ConsumerMember], now_ms: int, out: list[Effect]
@@ -428,15 +398,6 @@ def _updated(
         rebalance_timeout_ms=known.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
         server_assignor=known.server_assignor if request.server_assignor is None else request.server_assignor,
         classic_member_metadata=None,
-    )
-
-
-def _assignment_while_away(member: ConsumerMember) -> MemberAssignment:
-    """Assignment of a static member that left for a while: it keeps its partitions, without their epochs."""
-    current = member.current
-    assigned = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in current.assigned.items()}
-    return MemberAssignment(
-        current.state, LEAVE_FOR_A_WHILE_EPOCH, current.previous_member_epoch, assigned, {}
     )
 
 

@@ -27,6 +27,8 @@ LEAVE_FOR_A_WHILE_EPOCH = -2
 """The epoch of a static member that is to be back before its session ends."""
 
 CommitRequest = OffsetCommitRequest | TxnOffsetCommitRequest
+EPOCHS_IN_TRANSACTION_SINCE = 6
+"""TxnOffsetCommit version from which clients know the errors of a missing group and of a member's epoch."""
 
 GroupRecord = tuple[Any, Any]
 """Key and value (None: a tombstone) of a record of `__consumer_offsets`, as `wire/messages/group_records.py`
@@ -118,3 +120,9 @@ class Membership(Protocol):
 
     def refuse_waiting(self, group: Any, code: ErrorCode, out: list[Effect]) -> None:
         """Refuse all tickets that wait: the machine is given up."""
+
+
+def known_in_transaction(code: ErrorCode, version: int) -> ErrorCode:
+    """The error of a commit with a transaction as clients of this version of TxnOffsetCommit know it."""
+    is_unknown = code is ErrorCode.STALE_MEMBER_EPOCH and version < EPOCHS_IN_TRANSACTION_SINCE
+    return ErrorCode.ILLEGAL_GENERATION if is_unknown else code

@@ -107,7 +107,8 @@ class Migration:
         self, group: ConsumerGroup, asked: AskedJoin, now_ms: int, out: list[Effect]
     ) -> JoinGroupResponse:
         """INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, and
-        UNKNOWN_SERVER_ERROR for a subscription that cannot be read or recorded."""
+        INCONSISTENT_GROUP_PROTOCOL for a subscription that cannot be read, UNKNOWN_SERVER_ERROR for one that
+        cannot be recorded."""
         if not self._may_mix():
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         request, protocols = asked.request, offered_protocols(asked.request)
@@ -126,7 +127,7 @@ class Migration:
         try:
             subscription = decode_subscription(protocols[0].metadata)
         except MalformedMessage as error:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from error
         if not fits_record(member_id, subscription.rack_id, *subscription.topics):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if owner is not None and self._may_downgrade(group, [owner], 1):

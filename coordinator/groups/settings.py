@@ -1,7 +1,7 @@
 """The settings of groups: the broker's, with Kafka's defaults, and the overrides of single groups.
 
 The server fills in the broker's from its options and `group_configs` from the cluster's metadata. Fields have
-Kafka's names with underscores for dots. Source: GroupCoordinatorConfig and GroupConfig of Kafka 4.3.
+Kafka's names with underscores for dots. Source: GroupCoordinatorConfig and GroupConfig of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from odradek.config.options import GROUP_OPTIONS, own_group_value
+from odradek.config.options import GROUP_OPTIONS, first_of_list, own_group_value
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 CACHED_CONFIGS_MAX = 10_000
@@ -39,6 +39,10 @@ class GroupConfig:
     streams_num_standby_replicas: int
     streams_initial_rebalance_delay_ms: int
     streams_assignment_interval_ms: int
+    streams_assignor_name: str
+    streams_rack_aware_assignment_tags: tuple[str, ...]
+    streams_task_offset_interval_ms: int
+    streams_acceptable_recovery_lag: int
     share_session_timeout_ms: int
     share_heartbeat_interval_ms: int
     share_assignment_interval_ms: int
@@ -100,6 +104,14 @@ class GroupSettings:
     group_streams_num_standby_replicas: int = 0
     group_streams_max_standby_replicas: int = 2
     group_streams_initial_rebalance_delay_ms: int = 3_000
+    group_streams_assignors: tuple[str, ...] = ("sticky",)
+    """The assignors that groups may name; the first is the default."""
+    group_streams_rack_aware_assignment_tags: tuple[str, ...] = ()
+    group_streams_task_offset_interval_ms: int = 60_000
+    group_streams_min_task_offset_interval_ms: int = 15_000
+    group_streams_acceptable_recovery_lag: int = 10_000
+    group_streams_max_warmup_replicas: int = 20
+    """Upper bound of a group's own value, which has no effect."""
     # Share groups (KIP-932)
     group_share_session_timeout_ms: int = 45_000
     group_share_min_session_timeout_ms: int = 45_000
@@ -186,7 +198,9 @@ class GroupSettings:
         values = {}
         for name in _fields():
             option = GROUP_OPTIONS[name]
-            value = self._of_broker(option.synonyms[0]) if option.synonyms else option.default
+            value = option.default_value
+            if option.synonyms:
+                value = first_of_list(option, self._of_broker(option.synonyms[0]))
             if name in own:
                 at_least, at_most = option.bounds
                 value = own_group_value(

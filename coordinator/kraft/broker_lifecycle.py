@@ -67,6 +67,8 @@ class Heartbeat(NamedTuple):
     wants_fence: bool
     wants_shutdown: bool
     offline_directories: tuple[bytes, ...]
+    cordoned_directories: tuple[bytes, ...] | None = None
+    """None: the controllers do not ask for them, or the node has not caught up with its metadata."""
 
 
 class HeartbeatResult(NamedTuple):
@@ -94,6 +96,8 @@ class BrokerLifecycle:
     """Whether the node has applied the metadata and recovered its logs: it wants to be unfenced."""
     reported_directories: set[bytes] = field(default_factory=set)
     """Offline directories that a controller has been told of."""
+    cordoned_directories: tuple[bytes, ...] | None = None
+    """Directories, by id, that take no new partitions; None: they are not to be told."""
     _offline_directories: dict[bytes, int] = field(default_factory=dict)
     """When each has failed."""
     _sent_directories: tuple[bytes, ...] = ()
@@ -120,6 +124,7 @@ class BrokerLifecycle:
             wants_fence=not self.is_ready,
             wants_shutdown=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline_directories=self._sent_directories,
+            cordoned_directories=self.cordoned_directories,
         )
 
     def has_given_up(self, now_ms: int) -> bool:
@@ -199,6 +204,14 @@ class BrokerLifecycle:
         for directory in directories:
             self._offline_directories.setdefault(directory, now_ms)
         if self._is_registered and len(self._offline_directories) > before:
+            self._due_in(0, now_ms)
+
+    def report_cordoned(self, directories: Collection[bytes] | None, now_ms: int) -> None:
+        """All directories, by id, that take no new partitions now; None: the cluster does not know such. The
+        next heartbeats name them."""
+        before = self.cordoned_directories
+        self.cordoned_directories = None if directories is None else tuple(sorted(directories))
+        if self._is_registered and self.cordoned_directories not in (before, None):
             self._due_in(0, now_ms)
 
     def begin_shutdown(self, now_ms: int) -> None:

@@ -13,6 +13,7 @@ Source: StandardAuthorizerData, AclControlManager and Authorizer.authorizeByReso
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
 from itertools import islice
@@ -104,9 +105,71 @@ Identities = tuple[tuple[str, str], ...]
 """The pairs of principal and host in rules that apply to a client."""
 
 
-def identities_of(principal: str, host: str) -> Identities:
-    """`host` is an address as Java writes it."""
-    return ((principal, host), (principal, WILDCARD), (ANY_USER, host), (ANY_USER, WILDCARD))
+def identities_of(principal: str, host: str, networks: Iterable[str] = ()) -> Identities:
+    """`host` is an address as Java writes it, `networks` are hosts of rules that have the address."""
+    hosts = (host, WILDCARD, *networks)
+    return tuple((name, one) for name in (principal, ANY_USER) for one in hosts)
+
+
+class Network(NamedTuple):
+    """The addresses that a host of a rule with a slash stands for, the first and the last included."""
+
+    version: int
+    """4 or 6."""
+    first: int
+    last: int
+
+
+_IPV4_NETWORK = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
+_WIDTHS = {4: 32, 6: 128}
+
+
+def network_of(host: str) -> Network:
+    """The network that is written so (CIDR). Bits behind the prefix may be set. ValueError: it is none; the
+    text is Kafka's."""
+    address, _, length = host.partition("/")
+    if ":" in host:
+        return _network(6, *_ipv6_network(host, address, length))
+    found = _IPV4_NETWORK.fullmatch(host)
+    if found is None:
+        raise ValueError(f"Could not parse [{host}]")
+    *numbers, bits = (int(one) for one in found.groups())
+    for value, highest in (*((number, 255) for number in numbers), (bits, _WIDTHS[4])):
+        if value > highest:
+            raise ValueError(f"Value [{value}] not in range [0,{highest}]")
+    return _network(4, int.from_bytes(bytes(numbers), "big"), bits)
+
+
+def _ipv6_network(host: str, address: str, length: str) -> tuple[int, int]:
+    """The address as a number, and the length of the prefix."""
+    from ipaddress import IPv6Address
+
+    try:
+        bits = int(length)
+    except ValueError:
+        raise ValueError(f"Could not parse [{host}] - invalid prefix length") from None
+    if not 0 <= bits <= _WIDTHS[6]:
+        raise ValueError(f"Could not parse [{host}] - prefix length must be between 0 and {_WIDTHS[6]}")
+    try:
+        return int(IPv6Address(address)), bits
+    except ValueError:
+        raise ValueError(f"Could not parse [{address}]") from None
+
+
+def _network(version: int, address: int, bits: int) -> Network:
+    rest = (1 << _WIDTHS[version] - bits) - 1
+    return Network(version, address & ~rest, address | rest)
+
+
+def _address_of(host: str) -> tuple[int, int] | None:
+    """Version and number of an address; None: it is none."""
+    from ipaddress import ip_address
+
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    return address.version, int(address)
 
 
 def host_text(host: str) -> str:
@@ -173,7 +236,7 @@ class _Patterns:
 class AclRules:
     """See the module."""
 
-    __slots__ = ("_by_id", "_ids", "_patterns", "version")
+    __slots__ = ("_by_id", "_ids", "_networks", "_patterns", "version")
 
     def __init__(self) -> None:
         self.version = 0
@@ -181,6 +244,8 @@ class AclRules:
         self._by_id: dict[bytes, Acl] = {}
         self._ids: dict[Acl, bytes] = {}
         self._patterns: dict[int, _Patterns] = {}
+        self._networks: dict[str, tuple[Network, int]] = {}
+        """The hosts of rules that are networks, with the number of their rules. Never changed in place."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -190,6 +255,18 @@ class AclRules:
         return MappingProxyType(self._by_id)
 
     # Decisions
+
+    def identities(self, principal: str, host: str) -> Identities:
+        """The identities of a client; `host` is an address as Java writes it."""
+        if not self._networks or (address := _address_of(host)) is None:
+            return identities_of(principal, host)
+        version, number = address
+        networks = [
+            text
+            for text, (network, _) in self._networks.items()
+            if network.version == version and network.first <= number <= network.last
+        ]
+        return identities_of(principal, host, networks)
 
     def decide(
         self, who: Identities, operation: Operation, resource_type: ResourceType, name: str
@@ -312,6 +389,9 @@ class AclRules:
             after._ids[acl] = acl_id
             editing.add(acl)
         editing.end()
+        after._networks = _counted(
+            self._networks, [acl.host for acl in added.values()], [self._by_id[one].host for one in removed]
+        )
         return after
 
     def replaced(self, by_id: Mapping[bytes, Acl]) -> AclRules:
@@ -321,10 +401,11 @@ class AclRules:
         return empty.changed(by_id)
 
     def creating(
-        self, wanted: Iterable[Acl | KafkaError], new_id: Callable[[], bytes]
+        self, wanted: Iterable[Acl | KafkaError], new_id: Callable[[], bytes], *, takes_networks: bool = True
     ) -> Work[tuple[list[KafkaError | None], dict[bytes, Acl]]]:
-        """Judge new rules. Returns the refusals (None: it is there then), and what has to be added. A
-        KafkaError among `wanted` is refused with that error. Raises KafkaError for too many rules."""
+        """Judge new rules; `takes_networks`: whether their hosts may be networks. Returns the refusals (None:
+        it is there then), and what has to be added. A KafkaError among `wanted` is refused with that error.
+        Raises KafkaError for too many rules."""
         refusals: list[KafkaError | None] = []
         new: dict[Acl, bytes] = {}
         for acl in wanted:
@@ -332,6 +413,7 @@ class AclRules:
                 if isinstance(acl, KafkaError):
                     raise acl
                 check_acl(acl)
+                check_host(acl.host, takes_networks=takes_networks)
             except KafkaError as error:
                 refusals.append(error)
             else:
@@ -444,6 +526,23 @@ def _bits_of(grants: Grants, who: Identities) -> Bits:
     return denied, allowed
 
 
+def _counted(
+    networks: dict[str, tuple[Network, int]], added: Iterable[str], removed: Iterable[str]
+) -> dict[str, tuple[Network, int]]:
+    """The networks among the hosts of rules, after these hosts have come and gone."""
+    changes = [(host, 1) for host in added if "/" in host] + [(host, -1) for host in removed if "/" in host]
+    if not changes:
+        return networks
+    after = networks.copy()
+    for host, change in changes:
+        try:
+            network, count = after.get(host) or (network_of(host), 0)
+        except ValueError:
+            continue  # Controllers take only networks; a text that is none fits no address.
+        after[host] = network, count + change
+    return {host: one for host, one in after.items() if one[1]}
+
+
 def _check_count(count: int) -> None:
     if count > CHANGES_MAX:
         raise KafkaError(
@@ -470,6 +569,24 @@ def check_acl(acl: Acl) -> None:
         refusal = f"The principal {acl.principal!r} has no type: write User:NAME."
     if refusal is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, refusal)
+
+
+def check_host(host: str, *, takes_networks: bool) -> None:
+    """INVALID_REQUEST, UNSUPPORTED_VERSION for the host of a new rule. An older one, which is stored, may be
+    empty."""
+    if not host:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Host pattern cannot be null or empty")
+    if "/" not in host:
+        return
+    if not takes_networks:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher.",
+        )
+    try:
+        network_of(host)
+    except ValueError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid CIDR notation '{host}': {error}") from None
 
 
 def check_filter(wanted: AclFilter) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isnan
+from math import isfinite
 
 from odradek.coordinator.cluster.view import QuotaEntity, Quotas, quota_entity
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -134,7 +134,10 @@ def _check_filter(components: Sequence[ComponentData]) -> None:
             raise _bad(f"{MATCHES[component.match_type]} goes with {needs}.")
         seen.add(kind)
     if IP in seen and len(seen) > 1:
-        raise _bad("Quotas of addresses are none of users or clients.")
+        raise _bad(
+            "Invalid entity filter component combination. IP filter component should not be used with user "
+            "or clientId filter component."
+        )
 
 
 # --- AlterClientQuotas ---
@@ -213,15 +216,17 @@ def _quotas_of(entity: Mapping[str, str | None]) -> Mapping[str, float | None]:
     if IP not in entity:
         return OF_CLIENTS
     if len(entity) > 1:
-        raise _bad("Quotas of addresses are none of users or clients.")
+        # With Kafka's slip: programs compare this phrase.
+        raise _bad("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
     return OF_ADDRESSES
 
 
 def _check_value(key: str, value: float, bounds: Mapping[str, float | None]) -> None:
     if key not in bounds:
         raise _bad(f"Invalid configuration key {key}")
-    # Kafka takes what is no number, and then nothing is within the quota.
-    if value <= 0 or isnan(value):
+    if not isfinite(value):
+        raise _bad(f"Quota {key} must be a finite number")
+    if value <= 0:
         raise _bad(f"Quota {key} must be greater than 0")
     limit = bounds[key]
     if limit is None:

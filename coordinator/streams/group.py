@@ -7,7 +7,7 @@ Source: StreamsGroup.java and StreamsGroupMember.java of Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from odradek.coordinator.groups.epochs.group import NO_EPOCHS, EpochGroup, EpochMember, appliers_of
 from odradek.coordinator.groups.epochs.records import EpochRecords, epochs_of
@@ -61,6 +61,15 @@ def new_member_metadata() -> StreamsGroupMemberMetadataValue:
     )
 
 
+class TaskOffsets(NamedTuple):
+    """Offsets by subtopology and partition, in the order in which the member named them."""
+
+    restored: Mapping[tuple[str, int], int] = {}
+    """How far a task has restored its state."""
+    ends: Mapping[tuple[str, int], int] = {}
+    """The ends of the changelogs."""
+
+
 StreamsMember = EpochMember[StreamsGroupMemberMetadataValue, MemberTasks]
 
 
@@ -77,6 +86,8 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
         """The settings by which tasks were assigned last."""
         self.topology: StreamsGroupTopologyValue | None = None
         self.owners = TaskOwners()
+        self.static_members: dict[str, str] = {}
+        """Member id by instance id."""
         self._readers: Mapping[str, str] = {}
         """Subtopology id by the topic that it reads."""
         self._required_topics: frozenset[str] = frozenset()
@@ -87,6 +98,8 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
         """The member that requested the stop of the application, until no member is left."""
         self.endpoint_epoch = 0
         """Counts up when what can be asked where changes."""
+        self.task_offsets: dict[str, TaskOffsets] = {}
+        """By member: what it has told of the changelogs of its tasks."""
         self.delayed_until_ms: int | None = None
         """When the first assignment is made: a new group waits for more members."""
 
@@ -126,6 +139,13 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
             self.assignment_configs = {config.key: config.value for config in configs}
         return super()._apply_epoch(key, value)
 
+    def _apply_member(
+        self, key: StreamsGroupMemberMetadataKey, value: StreamsGroupMemberMetadataValue | None
+    ) -> bool:
+        if value is not None and value.instance_id is not None:
+            self.static_members[value.instance_id] = key.member_id
+        return super()._apply_member(key, value)
+
     def _apply_topology(self, key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> bool:
         self.topology = value
         self.configured = None
@@ -153,6 +173,10 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
         self._count(member, 1)
 
     def _removed(self, member: StreamsMember) -> None:
+        self.task_offsets.pop(member.member_id, None)
+        instance_id = member.metadata.instance_id
+        if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
+            del self.static_members[instance_id]
         if not self.members:
             self.shutdown_by = None
 

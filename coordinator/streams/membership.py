@@ -1,10 +1,11 @@
 """Streams groups as groups with epochs (KIP-1071): their members have tasks of a topology.
 
 The first member brings the topology. A heartbeat compares it with the existing topics, which finds the topics
-to create; and a member moves by tasks (`reconciliation.py`). As in Kafka 4.3 there are no static members, no
-patterns of source topics, no warm-up tasks, and a topology does not change while its group exists.
+to create; and a member moves by tasks (`reconciliation.py`). As in Kafka 4.4 there are no patterns of source
+topics, no task is ever a warm-up, though members tell the offsets that would decide it, and a topology does
+not change while its group exists.
 
-Source: GroupMetadataManager.java of Kafka 4.3.
+Source: GroupMetadataManager.java of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Effect, SetTimer
 from odradek.coordinator.groups.epochs.change import MemberChange, target_records
 from odradek.coordinator.groups.epochs.group import metadata_hash
-from odradek.coordinator.groups.epochs.membership import EpochMembership, Messages
-from odradek.coordinator.groups.group import JOIN_EPOCH, STREAMS, GroupRecord
+from odradek.coordinator.groups.epochs.membership import Messages
+from odradek.coordinator.groups.epochs.static_members import StaticMembership, place_taken
+from odradek.coordinator.groups.group import JOIN_EPOCH, LEAVE_FOR_A_WHILE_EPOCH, STREAMS, GroupRecord
 from odradek.coordinator.groups.record_codec import fits_record
 from odradek.coordinator.streams.assignor import (
     AssignableSubtopology,
@@ -35,10 +37,11 @@ from odradek.coordinator.streams.group import (
     NO_TOPOLOGY_EPOCH,
     StreamsGroup,
     StreamsMember,
+    TaskOffsets,
     listed_tasks,
     tasks_of,
 )
-from odradek.coordinator.streams.reconciliation import HeldTasks, MemberTasks, reconcile
+from odradek.coordinator.streams.reconciliation import NO_TASKS, HeldTasks, MemberTasks, reconcile
 from odradek.coordinator.streams.topology import (
     ConfiguredTopology,
     StatusCode,
@@ -72,8 +75,10 @@ from odradek.wire.schema import copied_as
 NONE = ErrorCode.NONE
 SESSION, REBALANCE, DELAY = TIMERS = ("streams-session", "streams-rebalance", "streams-delay")
 """Purposes of timers: the first part of their keys, before the group and the member."""
-STANDBY_REPLICAS = "num.standby.replicas"
-"""Name, in the record of the group, of the setting by which tasks were assigned."""
+STANDBY_REPLICAS, RACK_AWARE_TAGS = "num.standby.replicas", "rack.aware.assignment.tags"
+"""Names, in the record of the group, of the settings by which tasks were assigned."""
+TAGS_SINCE = 1
+"""Version of the heartbeat from which clients know the status of missing tags."""
 NO_TOPICS: Mapping[str, NewTopic] = {}
 
 
@@ -105,9 +110,44 @@ class StreamsChange(MemberChange[StreamsGroup]):
     delayed_until_ms: int | None
     """Until when a new group waits for more members; None: it does not."""
     statuses: list[Status]
+    offsets: TaskOffsets
+
+    def __init__(
+        self,
+        group: StreamsGroup,
+        member: StreamsMember | None,
+        member_id: str,
+        replaced: StreamsMember | None = None,
+    ) -> None:
+        """A member that may also come in the place of the static member `replaced`."""
+        super().__init__(group, member if replaced is None else replaced, member_id)
+        self.replaced = replaced
+        if replaced is not None:
+            self.current = replace(
+                replaced.current, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH
+            )
+            self.current_before = self.current
+            self.records += place_taken(group, replaced, member_id, self.target, self.current)
+
+    def is_reason(self, request: StreamsGroupHeartbeatRequest) -> bool:
+        """Whether the change of the member's metadata is a reason to assign anew: for a static member only if
+        its tasks depend on it."""
+        if request.instance_id is None:
+            return True
+        before, after = self.before, self.metadata
+        return (before.topology_epoch, before.rack_id, before.client_tags, before.process_id) != (
+            after.topology_epoch,
+            after.rack_id,
+            after.client_tags,
+            after.process_id,
+        )
+
+    @property
+    def has_new_endpoint(self) -> bool:
+        return bool(self.before.user_endpoint != self.metadata.user_endpoint)
 
 
-class StreamsMembership(EpochMembership[StreamsGroup, StreamsMember, StreamsChange]):
+class StreamsMembership(StaticMembership[StreamsGroup, StreamsMember, StreamsChange]):
     """The streams protocol over the groups of one machine. Each method adds its effects to `out`."""
 
     kind = STREAMS
@@ -126,12 +166,25 @@ class StreamsMembership(EpochMembership[StreamsGroup, StreamsMember, StreamsChan
 
     def _check_admission(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> None:
         if request.member_epoch == JOIN_EPOCH:
-            self._check_size(group)
-        _refuse_static(request)
+            super()._check_admission(group, request)
 
-    def _member_of(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
-        _refuse_static(request)
-        return super()._member_of(group, request)
+    def _joining(
+        self,
+        group: StreamsGroup,
+        member: StreamsMember | None,
+        member_id: str,
+        replaced: StreamsMember | None,
+    ) -> StreamsChange:
+        return StreamsChange(group, member, member_id, replaced)
+
+    def _while_away(self, member: StreamsMember) -> MemberTasks:
+        current = member.current
+        active = {
+            subtopology_id: dict.fromkeys(tasks, 0)
+            for subtopology_id, tasks in current.assigned.active.items()
+        }
+        assigned = replace(current.assigned, active=active)
+        return replace(current, member_epoch=LEAVE_FOR_A_WHILE_EPOCH, assigned=assigned, to_revoke=NO_TASKS)
 
     def _owned(self, request: StreamsGroupHeartbeatRequest) -> TaskAssignment | None:
         """The tasks that the member has; None: as before."""
@@ -156,6 +209,7 @@ class StreamsMembership(EpochMembership[StreamsGroup, StreamsMember, StreamsChan
         has_changed = change.update(_updated(change.metadata, request, asked.client))
         if has_changed:
             _check_texts(request, asked.client)
+            has_changed = change.is_reason(request)
         topology = _topology_of(group, request.topology, change.records)
         change.statuses = []
         if group.topology is not None and change.metadata.topology_epoch < group.topology.epoch:
@@ -166,6 +220,7 @@ class StreamsMembership(EpochMembership[StreamsGroup, StreamsMember, StreamsChan
         if configured.is_ready:
             validated_epoch = topology.epoch
             _check_tasks(configured, owned)
+        change.offsets = _offsets_told(group.task_offsets.get(change.member_id, TaskOffsets()), request)
         configs = self._assignment_configs(group.group_id)
         if (
             has_changed
@@ -189,7 +244,11 @@ class StreamsMembership(EpochMembership[StreamsGroup, StreamsMember, StreamsChan
         return configured, topics_hash
 
     def _assignment_configs(self, group_id: str) -> dict[str, str]:
-        return {STANDBY_REPLICAS: str(self._settings.of_group(group_id).streams_num_standby_replicas)}
+        config = self._settings.of_group(group_id)
+        configs = {STANDBY_REPLICAS: str(config.streams_num_standby_replicas)}
+        if config.streams_rack_aware_assignment_tags:
+            configs[RACK_AWARE_TAGS] = ",".join(config.streams_rack_aware_assignment_tags)
+        return configs
 
     def _is_assignment_due(self, change: StreamsChange, now_ms: int) -> bool:
         group = change.group
@@ -208,22 +267,34 @@ class StreamsMembership(EpochMembership[StreamsGroup, StreamsMember, StreamsChan
 
     def _targets(self, change: StreamsChange) -> Mapping[str, TaskAssignment]:
         members = {member.member_id: member.metadata for member in change.group.members.values()}
+        if change.replaced is not None:
+            del members[change.replaced.member_id]
         members[change.member_id] = change.metadata
-        return self._assign(change.group, members, change.configured)
+        before = {change.member_id: change.target}
+        offsets = {**change.group.task_offsets, change.member_id: change.offsets}
+        return self._assign(change.group, members, change.configured, before, offsets)
 
     def _assign(
         self,
         group: StreamsGroup,
         members: Mapping[str, StreamsGroupMemberMetadataValue],
         configured: ConfiguredTopology,
+        before: Mapping[str, TaskAssignment] = {},
+        offsets: Mapping[str, TaskOffsets] | None = None,
     ) -> Mapping[str, TaskAssignment]:
-        """A target assignment for these members."""
+        """A target assignment for these members; `before` has their targets until now, and `offsets` what
+        they tell of their tasks, where these are not those of the group."""
+        told = group.task_offsets if offsets is None else offsets
         if not configured.is_ready or configured.subtopologies is None:
             return dict.fromkeys(members, NO_TARGET)
         return assign_tasks(
             TaskSpec(
                 {
-                    member_id: _assigned_member(metadata, group.target_of(member_id))
+                    member_id: _assigned_member(
+                        metadata,
+                        before.get(member_id) or group.target_of(member_id),
+                        told.get(member_id, TaskOffsets()),
+                    )
                     for member_id, metadata in members.items()
                 },
                 {
@@ -249,6 +320,10 @@ class StreamsMembership(EpochMembership[StreamsGroup, StreamsMember, StreamsChan
         out: list[Effect],
     ) -> None:
         group.configured = change.configured
+        if change.offsets != TaskOffsets():
+            group.task_offsets[change.member_id] = change.offsets
+        if change.replaced is not None:
+            self.cancel_timers(group, change.replaced, out)
         if change.delayed_until_ms is not None and group.delayed_until_ms is None:
             group.delayed_until_ms = change.delayed_until_ms
             out.append(SetTimer(delay_key(group.group_id), change.delayed_until_ms))
@@ -265,11 +340,13 @@ class StreamsMembership(EpochMembership[StreamsGroup, StreamsMember, StreamsChan
     ) -> StreamsGroupHeartbeatResult:
         request, current, configured = asked.request, change.current, change.configured
         assignment = None
-        if request.member_epoch == JOIN_EPOCH or current.assigned != change.current_before.assigned:
+        has_moved = current.assigned.without_epochs() != change.current_before.assigned.without_epochs()
+        endpoint = change.metadata.user_endpoint
+        # A new group begins with the settings of this request.
+        if group is change.group and (change.has_new_endpoint or (has_moved and endpoint is not None)):
+            group.endpoint_epoch += 1
+        if request.member_epoch == JOIN_EPOCH or has_moved:
             assignment = current.assigned.without_epochs()
-            # A new group begins with the settings of this request.
-            if change.metadata.user_endpoint is not None and group is change.group:
-                group.endpoint_epoch += 1
         elif owned is not None and not _has_all(owned, current.assigned):
             # The response that had it was lost. (In Kafka 4.3 no member runs them until something changes.)
             assignment = current.assigned.without_epochs()
@@ -278,12 +355,17 @@ class StreamsMembership(EpochMembership[StreamsGroup, StreamsMember, StreamsChan
             statuses.append(configured.problem)
         if group.shutdown_by is not None:
             statuses.append(_shutdown(group.shutdown_by))
+        config = self._settings.of_group(group.group_id)
+        if asked.client.version >= TAGS_SINCE:
+            statuses += _missing_tags(change.metadata, config.streams_rack_aware_assignment_tags)
         is_up_to_date = group.endpoint_epoch == request.endpoint_information_epoch
         response = StreamsGroupHeartbeatResponse(
             error_code=NONE,
             member_id=change.member_id,
             member_epoch=current.member_epoch,
             heartbeat_interval_ms=self._intervals(group.group_id).heartbeat_interval_ms,
+            task_offset_interval_ms=config.streams_task_offset_interval_ms,
+            acceptable_recovery_lag=config.streams_acceptable_recovery_lag,
             status=statuses,
             endpoint_information_epoch=group.endpoint_epoch,
             partitions_by_user_endpoint=None if is_up_to_date else self._endpoints(group),
@@ -370,6 +452,7 @@ class StreamsMembership(EpochMembership[StreamsGroup, StreamsMember, StreamsChan
         return {
             "topology": None if topology is None else _described_topology(topology, group.configured),
             "members": [_described_member(group, member) for member in group.members.values()],
+            "assignor_name": self._settings.of_group(group.group_id).streams_assignor_name,
         }
 
 
@@ -415,6 +498,7 @@ def _check_tasks(configured: ConfiguredTopology, owned: TaskAssignment | None) -
 def _check_texts(request: StreamsGroupHeartbeatRequest, client: Client) -> None:
     """Refuse what does not fit into a record; requests can hold more."""
     texts = [request.group_id, request.member_id, request.rack_id, request.process_id, client.client_id]
+    texts.append(request.instance_id)
     if request.user_endpoint is not None:
         texts.append(request.user_endpoint.host)
     for tag in request.client_tags or ():
@@ -431,12 +515,29 @@ def _check_texts(request: StreamsGroupHeartbeatRequest, client: Client) -> None:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A name is longer than a record can hold.")
 
 
-def _refuse_static(request: StreamsGroupHeartbeatRequest) -> None:
-    if request.instance_id is not None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Static members are not supported yet.")
-
-
 # What becomes of things
+
+
+def _offsets_told(known: TaskOffsets, request: StreamsGroupHeartbeatRequest) -> TaskOffsets:
+    """The member's offsets; a list that it leaves out stays. INVALID_REQUEST."""
+    restored, ends = request.task_offsets, request.task_end_offsets
+    if restored is not None:
+        known = known._replace(restored=_by_task(restored))
+    return known if ends is None else known._replace(ends=_by_task(ends))
+
+
+def _by_task(listed: Sequence[heartbeat.TaskOffset]) -> dict[tuple[str, int], int]:
+    offsets: dict[tuple[str, int], int] = {}
+    for one in listed:
+        task = one.subtopology_id, one.partition
+        if task in offsets:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Task offsets contain a duplicate entry for subtopology {one.subtopology_id} and partition "
+                f"{one.partition}.",
+            )
+        offsets[task] = one.offset
+    return offsets
 
 
 def _updated(
@@ -446,6 +547,8 @@ def _updated(
     changes: dict[str, Any] = {}
     if client.client_id != metadata.client_id or client.host != metadata.client_host:
         changes.update(client_id=client.client_id, client_host=client.host)
+    if request.instance_id is not None:
+        changes["instance_id"] = request.instance_id
     if request.rack_id is not None:
         changes["rack_id"] = request.rack_id
     if request.rebalance_timeout_ms != -1:
@@ -456,6 +559,8 @@ def _updated(
         changes["process_id"] = request.process_id
     if request.user_endpoint is not None:
         changes["user_endpoint"] = copied_as(Endpoint, request.user_endpoint)
+    elif request.member_epoch == JOIN_EPOCH:
+        changes["user_endpoint"] = None
     if request.client_tags is not None:
         tags = [copied_as(KeyValue, tag) for tag in request.client_tags]
         changes["client_tags"] = sorted(tags, key=lambda tag: tag.key)
@@ -487,13 +592,16 @@ def _topology_of(
     return known
 
 
-def _assigned_member(metadata: StreamsGroupMemberMetadataValue, target: TaskAssignment) -> TaskMember:
+def _assigned_member(
+    metadata: StreamsGroupMemberMetadataValue, target: TaskAssignment, offsets: TaskOffsets
+) -> TaskMember:
     return TaskMember(
         metadata.process_id,
         target,
         {tag.key: tag.value for tag in metadata.client_tags},
         metadata.rack_id,
         metadata.instance_id,
+        offsets.restored,
     )
 
 
@@ -513,6 +621,18 @@ def _delayed(reason: str) -> Status:
         status_code=StatusCode.ASSIGNMENT_DELAYED,
         status_detail=f"Assignment delayed due to the configured {reason}.",
     )
+
+
+def _missing_tags(metadata: StreamsGroupMemberMetadataValue, required: Sequence[str]) -> list[Status]:
+    known = {tag.key for tag in metadata.client_tags}
+    missing = [tag for tag in required if tag not in known]
+    if not missing:
+        return []
+    detail = (
+        f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. "
+        "Configure them via 'client.tag.<tagKey>' in your Streams config."
+    )
+    return [Status(status_code=StatusCode.MISSING_CLIENT_TAGS, status_detail=detail)]
 
 
 def _shutdown(member_id: str) -> Status:
@@ -536,7 +656,8 @@ def _partitions_of(
             topic = view.topics.get(name)
             count = 0 if topic is None else len(topic.partitions)
             existing = [index for index in sorted(partitions) if index < count]
-            partitions_by_topic.append(heartbeat.TopicPartition(topic=name, partitions=existing))
+            if existing:
+                partitions_by_topic.append(heartbeat.TopicPartition(topic=name, partitions=existing))
     return partitions_by_topic
 
 
@@ -554,6 +675,7 @@ def _described_topology(
 
 def _described_member(group: StreamsGroup, member: StreamsMember) -> describe.Member:
     metadata, endpoint = member.metadata, member.metadata.user_endpoint
+    offsets = group.task_offsets.get(member.member_id, TaskOffsets())
     return describe.Member(
         member_id=member.member_id,
         member_epoch=member.current.member_epoch,
@@ -565,9 +687,18 @@ def _described_member(group: StreamsGroup, member: StreamsMember) -> describe.Me
         process_id=metadata.process_id,
         user_endpoint=None if endpoint is None else copied_as(describe.Endpoint, endpoint),
         client_tags=[copied_as(describe.KeyValue, tag) for tag in metadata.client_tags],
+        task_offsets=_described_offsets(offsets.restored),
+        task_end_offsets=_described_offsets(offsets.ends),
         assignment=_described_assignment(member.current.assigned.without_epochs()),
         target_assignment=_described_assignment(group.target_of(member.member_id)),
     )
+
+
+def _described_offsets(offsets: Mapping[tuple[str, int], int]) -> list[describe.TaskOffset]:
+    return [
+        describe.TaskOffset(subtopology_id=subtopology_id, partition=partition, offset=offset)
+        for (subtopology_id, partition), offset in sorted(offsets.items())
+    ]
 
 
 def _described_assignment(assignment: TaskAssignment) -> describe.Assignment:

@@ -163,6 +163,10 @@ class ControllerLink:
         """Log directories that have failed."""
         self._wish(lambda now_ms: self._lifecycle.report_offline(directory_ids, now_ms))
 
+    def report_cordoned(self, directory_ids: Sequence[bytes] | None) -> None:
+        """Log directories that take no new partitions; None: the controllers do not ask for them."""
+        self._wish(lambda now_ms: self._lifecycle.report_cordoned(directory_ids, now_ms))
+
     def ask(self, request: Message, *, timeout_ms: float | None = None) -> Future[Any]:
         """The response of the controller that leads. Raises NoController in the future: the request may have
         been carried out all the same."""
@@ -405,6 +409,7 @@ class ControllerLink:
                 self._refusals.refused("the controllers do not register this node yet", error)
                 lifecycle.failed(monotonic_ms())
             return
+        cordoned = wanted.cordoned_directories
         request = BrokerHeartbeatRequest(
             broker_id=self._settings.node_id,
             broker_epoch=wanted.broker_epoch,
@@ -412,6 +417,7 @@ class ControllerLink:
             want_fence=wanted.wants_fence,
             want_shut_down=wanted.wants_shutdown,
             offline_log_dirs=list(wanted.offline_directories),
+            cordoned_log_dirs=None if cordoned is None else list(cordoned),
         )
         response = await channel.ask(request, self._settings.request_timeout_ms)
         error = ErrorCode(response.error_code)

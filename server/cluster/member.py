@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.coordinator.cluster.features import NODE_FEATURES, refusal_of_features
+from odradek.coordinator.cluster.features import NODE_FEATURES, knows_cordons, refusal_of_features
 from odradek.coordinator.cluster.metadata_image import SECURITY_PROTOCOLS
 from odradek.coordinator.cluster.publishing import Publisher
 from odradek.coordinator.cluster.view import ClusterChange, ClusterView
@@ -107,6 +107,8 @@ class Member:
         self._has_link = True
         """Whether the controllers may still hear of this node."""
         self._is_closed = False
+        self._cordoned: list[bytes] | None = None
+        """Cordoned directories that the link was told."""
         self._producer_ids: range | None = None
         self._is_asking_producer_ids = False
         self.link = ControllerLink(settings, self)
@@ -265,6 +267,14 @@ class Member:
         if failed:
             self.link.report_offline(failed)
 
+    def set_cordoned(self, directories: Iterable[str]) -> None:
+        """The controllers learn which directories take no new partitions, if their level knows of such: they
+        place none on a node that has no others. To be called when either changes; harmless otherwise."""
+        cordoned = self.homes.ids_of(directories) if knows_cordons(self.view.features) else None
+        if cordoned != self._cordoned:
+            self._cordoned = cordoned
+            self.link.report_cordoned(cordoned)
+
     def creating_topics(
         self, new_topics: Sequence[NewTopic], *, charge: Callable[[int], None]
     ) -> Work[Sequence[NewTopicResult]]:
@@ -393,6 +403,7 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
     def broker_epoch() -> int:
         return member.broker_epoch
 
+    _follow_cordons(opened, member)
     throttles = Throttles(
         node.id,
         values["replication.quota.window.num"],
@@ -432,6 +443,12 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
     member.publisher.subscribe(replication.view_changed)
     member.when_leaving = partial(setattr, replication, "is_in_shutdown", True)
     return replication
+
+
+def _follow_cordons(opened: Opened, member: Member) -> None:
+    creating = opened.bound.store.creating
+    opened.bound.reconfiguration.register(lambda live: member.set_cordoned(creating.cordoned))
+    member.publisher.subscribe(lambda view, change: member.set_cordoned(creating.cordoned))
 
 
 def reach_brokers(opened: Opened, serving: Serving, member: Member, ending: AsyncExitStack) -> None:

@@ -250,6 +250,14 @@ FAMILIES: Final = (
             ("dead", "Dead"),
         )
     ),
+    Family(
+        "kafka_server_group_coordinator_metrics_offset_count", GAUGE, (),
+        "Offsets that the groups of this node have committed.",
+    ),
+    Family(
+        "kafka_server_group_coordinator_metrics_classic_group_count", GAUGE, ("state",),
+        "Groups of the classic protocol at this node.", "5",
+    ),
     # Share groups
     Family(
         "odradek_sharegroup_lag", GAUGE, ("group", *PER_PARTITION),

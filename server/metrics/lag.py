@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from odradek.coordinator.groups.group import CLASSIC
 from odradek.storage.log.slices import WouldWait
 from odradek.wire._records import read_batch_header
 from odradek.wire.errors import KafkaError
@@ -46,6 +47,9 @@ class GroupLag:
     group: str
     members: int
     state: str
+    is_classic: bool = True
+    offset_count: int = 0
+    """Committed offsets, also of partitions that are led elsewhere."""
     partitions: list[PartitionLag] = field(default_factory=list)
     without_commit: int = 0
     """Partitions that members have, and of which the group has no commit."""
@@ -92,12 +96,14 @@ def lags_of(
         group = machine.groups.get(group_id)
         if group is None:
             continue
-        found = GroupLag(group_id, len(getattr(group, "members", ())), group.state_name)
+        member_count = len(getattr(group, "members", ()))
+        found = GroupLag(group_id, member_count, group.state_name, group.group_type == CLASSIC)
         for topic, offsets in list(machine.offsets.of_group(group_id).items()):
             for index, committed in list(offsets.items()):
                 partition = find(topic, index)
                 if partition is not None:
                     found.partitions.append(_lag(partition, committed.offset, ages))
+                found.offset_count += 1
                 seen += 1
                 if seen % STEP_COMMITS == 0:
                     yield None

@@ -365,6 +365,11 @@ class Sources:
         yield counts, _NO_LABELS, len(groups)
         for state in _GROUP_STATES:
             yield f"{counts}{state.lower()}", _NO_LABELS, sum(group.state == state for group in groups)
+        metrics = "kafka_server_group_coordinator_metrics"
+        yield f"{metrics}_offset_count", _NO_LABELS, sum(group.offset_count for group in groups)
+        classic = [group.state for group in groups if group.is_classic]
+        for state in _GROUP_STATES:
+            yield f"{metrics}_classic_group_count", label_text(state=state), classic.count(state)
 
     def _led(self, topic: str, index: int) -> Partition | None:
         if self._server.cluster_view.leader_of(topic, index) != self._server.node_id:

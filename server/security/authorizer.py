@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.access import ANY, NOTHING_REFUSED, resources
-from odradek.coordinator.security.acls import AclRules, Policy, host_text, identities_of
+from odradek.coordinator.security.acls import AclRules, Policy, host_text
 from odradek.wire.acl_types import Operation, ResourceType
 from odradek.wire.schema import Message
 
@@ -51,7 +51,7 @@ class Granted:
         self.principal = connection.principal
         self.acls = acls
         self.rules = NO_RULES if acls is None else acls
-        self.who = identities_of(self.principal, host_text(connection.peer_host))
+        self.who = self.rules.identities(self.principal, host_text(connection.peer_host))
         self.is_super = self.principal in policy.super_users
         self.decisions: Decisions = {}
 

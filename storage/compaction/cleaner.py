@@ -158,6 +158,7 @@ def _job_of(
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
         delete_retention_ms=config.delete_retention_ms,
+        record_bytes_max=config.max_decompressed_message_bytes,
         producers=tuple(
             (producer_id, entry.producer_epoch, entry.last_data_offset)
             for producer_id, entry in log.producers.producers.items()

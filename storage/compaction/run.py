@@ -56,6 +56,7 @@ from odradek.wire.record_layout import (
     HEADER_SIZE_BYTES,
     LENGTH_POSITION,
     LOG_OVERHEAD_BYTES,
+    RECORD_BYTES_MAX,
 )
 from odradek.wire.records import iter_records, read_end_txn_marker, records_section, verify_crc
 
@@ -90,6 +91,8 @@ class CleaningJob:
     segment_index_bytes: int
     index_interval_bytes: int
     delete_retention_ms: int
+    record_bytes_max: int = RECORD_BYTES_MAX
+    """`max.decompressed.message.bytes`: a log with a larger record in a compressed batch is not cleaned."""
     producers: tuple[tuple[int, int, int], ...] = ()
     """(id, epoch, last data offset or -1) of every producer of the log."""
     aborted: tuple[AbortedTransaction, ...] = ()
@@ -320,7 +323,7 @@ class _Round:
         elif not self._transactions.meet_data(header) and header.record_count:
             is_full = index_section(
                 self._map,
-                records_section(batch, header),
+                self._section(batch, header),
                 header.record_count,
                 header.base_offset,
                 self._job.first_dirty,
@@ -330,6 +333,9 @@ class _Round:
                 return True
         self._map.latest_offset = header.last_offset
         return False
+
+    def _section(self, batch: memoryview, header: BatchHeader) -> bytes:
+        return records_section(batch, header, record_bytes_max=self._job.record_bytes_max)
 
     # Through a segment
 
@@ -519,7 +525,7 @@ class _Round:
         self, batch: memoryview, header: BatchHeader, wants_horizon: bool, *, keeps_tombstones: bool
     ) -> memoryview | bytearray | None:
         """The batch with the records that stay; None without any."""
-        section = records_section(batch, header)
+        section = self._section(batch, header)
         count, max_timestamp = header.record_count, header.max_timestamp
         is_changed = False
         if not header.is_control:

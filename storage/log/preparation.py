@@ -39,6 +39,7 @@ def rules_of(config: LogConfig) -> BatchRules:
         log_append_time=config.uses_log_append_time,
         timestamp_before_max_ms=config.message_timestamp_before_max_ms,
         timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+        record_bytes_max=config.max_decompressed_message_bytes,
     )
 
 

@@ -13,7 +13,7 @@ from odradek.storage.log.batches import StoredBatch
 from odradek.storage.log.log import Log
 from odradek.storage.log.segment import Segment
 from odradek.wire._records import read_batch_header
-from odradek.wire.records import records_section, scan_records
+from odradek.wire.records import first_over, record_too_large, records_section, scan_records
 from odradek.wire.work import Work
 
 CODEC_MASK = 0b111
@@ -82,7 +82,8 @@ def finding_first(log: Log, timestamp_ms: int, start_offset: int) -> Work[Found 
         if found is None:
             return None
         segment, batch = found
-        first = yield from _looking_into(segment, batch, timestamp_ms, start_offset)
+        limit = log.config.max_decompressed_message_bytes
+        first = yield from _looking_into(segment, batch, timestamp_ms, start_offset, limit)
         if first is not None:
             return first
         # The timestamp of the header is later than its records: continue after this batch.
@@ -90,7 +91,7 @@ def finding_first(log: Log, timestamp_ms: int, start_offset: int) -> Work[Found 
 
 
 def finding_latest(log: Log) -> Work[Found | None]:
-    """The first stored record with the latest timestamp.
+    """The first stored record with the latest timestamp. INVALID_RECORD: see `_first_record_at`.
 
     As in Kafka also a record before the log start, while its segment exists.
     """
@@ -104,13 +105,13 @@ def finding_latest(log: Log) -> Work[Found | None]:
     for bound, _, segment in sorted(bounds, key=lambda one: one[:2]):
         if bound > 0 or (latest is not None and -bound < latest[0]):
             break
-        found = yield from _finding_latest_in(segment)
+        found = yield from _finding_latest_in(segment, log.config.max_decompressed_message_bytes)
         if found is not None and (latest is None or (-found[0], found[1]) < (-latest[0], latest[1])):
             latest = found
     return latest
 
 
-def _finding_latest_in(segment: Segment) -> Work[Found | None]:
+def _finding_latest_in(segment: Segment, record_bytes_max: int) -> Work[Found | None]:
     """The first record of a segment with its latest timestamp."""
     timestamp_ms, last_offset = segment.indexes.latest_timestamp()
     start_offset = segment.base_offset
@@ -121,7 +122,7 @@ def _finding_latest_in(segment: Segment) -> Work[Found | None]:
             yield batch
             continue
         if batch.max_timestamp == timestamp_ms:
-            found = yield from _looking_into(segment, batch, timestamp_ms, start_offset)
+            found = yield from _looking_into(segment, batch, timestamp_ms, start_offset, record_bytes_max)
             if found is not None:
                 return found
             break
@@ -137,7 +138,9 @@ def _finding_latest_in(segment: Segment) -> Work[Found | None]:
         yield None
         if latest and batch.max_timestamp <= latest[0]:
             continue
-        table = yield partial(_timestamps_of, segment, batch)
+        table, too_large = yield partial(_timestamps_of, segment, batch, record_bytes_max)
+        if too_large is not None:
+            raise record_too_large(record_bytes_max)
         for offset, timestamp in table:
             if timestamp > (latest[0] if latest else -1):
                 latest = timestamp, offset, batch.leader_epoch
@@ -145,37 +148,47 @@ def _finding_latest_in(segment: Segment) -> Work[Found | None]:
 
 
 def _looking_into(
-    segment: Segment, batch: StoredBatch, timestamp_ms: int, start_offset: int
+    segment: Segment, batch: StoredBatch, timestamp_ms: int, start_offset: int, record_bytes_max: int
 ) -> Work[Found | None]:
     """The first record of a batch at or after `start_offset` that is not older than `timestamp_ms`."""
-    look = partial(_first_record_at, segment, batch, timestamp_ms, start_offset)
+    look = partial(_first_record_at, segment, batch, timestamp_ms, start_offset, record_bytes_max)
     is_quick = batch.size_bytes <= QUICK_BATCH_BYTES_MAX and not batch.attributes & CODEC_MASK
     first = look() if is_quick else (yield look)
     return None if first is None else (*first, batch.leader_epoch)
 
 
 def _first_record_at(
-    segment: Segment, batch: StoredBatch, timestamp_ms: int, start_offset: int
+    segment: Segment, batch: StoredBatch, timestamp_ms: int, start_offset: int, record_bytes_max: int
 ) -> tuple[int, int] | None:
     """(timestamp, offset) of the first record of a batch at or after `start_offset` that is not older than
-    `timestamp_ms`. May run in a worker thread; for a large batch it releases the GIL.
+    `timestamp_ms`. May run in a worker thread; for a large batch it releases the GIL. Refuses with
+    INVALID_RECORD a compressed batch in which a record over `record_bytes_max` comes before.
     """
-    for offset, timestamp in _timestamps_of(segment, batch):
+    table, too_large = _timestamps_of(segment, batch, record_bytes_max)
+    for index, (offset, timestamp) in enumerate(table):
+        if index == too_large:
+            raise record_too_large(record_bytes_max)
         if timestamp >= timestamp_ms and offset >= start_offset:
             return timestamp, offset
     return None
 
 
-def _timestamps_of(segment: Segment, batch: StoredBatch) -> list[tuple[int, int]]:
-    """(offset, timestamp) of each record of a batch. May run in a worker thread."""
+def _timestamps_of(
+    segment: Segment, batch: StoredBatch, record_bytes_max: int
+) -> tuple[list[tuple[int, int]], int | None]:
+    """(offset, timestamp) of each record of a batch, and the index of the first record over
+    `record_bytes_max` if the batch is compressed. May run in a worker thread."""
     with segment.file.pinned() as file:
         data = memoryview(file.read(batch.position, batch.size_bytes))
     header = read_batch_header(data)
     if header.record_count == 0:
-        return []  # compaction leaves empty batches
+        return [], None  # compaction leaves empty batches
     section = records_section(data, header)
     table = scan_records(section, header.record_count, header.base_offset, header.base_timestamp)
     timestamps: Sequence[int] = table.timestamps
     if header.uses_log_append_time:
         timestamps = [header.max_timestamp] * len(table.offsets)
-    return list(zip(table.offsets, timestamps, strict=True))
+    too_large = None
+    if batch.attributes & CODEC_MASK:
+        too_large = first_over(section, header.record_count, record_bytes_max)
+    return list(zip(table.offsets, timestamps, strict=True)), too_large

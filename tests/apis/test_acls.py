@@ -1,5 +1,7 @@
 """DescribeAcls, CreateAcls and DeleteAcls, beside the comparison with Kafka (`test_acls.py` there)."""
 
+from dataclasses import replace
+
 import pytest
 
 from odradek.coordinator.security import acls
@@ -132,3 +134,11 @@ def test_without_an_authorizer_there_are_no_rules(make_node):
     assert describe(plain).error_code == ErrorCode.SECURITY_DISABLED
     assert create(plain, creation()) == [ErrorCode.SECURITY_DISABLED]
     assert [one.error_code for one in delete(plain, {})] == [ErrorCode.SECURITY_DISABLED]
+
+
+def test_networks_are_hosts_from_their_metadata_version_on(node):
+    network, nowhere = creation(host="10.0.0.0/8"), creation(host="")
+    for level, code in ((31, ErrorCode.UNSUPPORTED_VERSION), (32, ErrorCode.NONE)):
+        features = {"metadata.version": level}
+        node.machine.publisher.view = replace(node.machine.view, features=features)
+        assert create(node, network, nowhere) == [code, ErrorCode.INVALID_REQUEST]

@@ -1,6 +1,8 @@
 """What a node that is alone says to those who administer clusters: beside the comparison with Kafka, what
 that cannot show."""
 
+from dataclasses import replace
+
 import pytest
 
 from odradek.apis.client_quotas import NAMES_MAX
@@ -25,6 +27,7 @@ from odradek.wire.messages.describe_user_scram_credentials import DescribeUserSc
 from odradek.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from odradek.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest
+from odradek.wire.messages.unregister_controller import UnregisterControllerRequest
 from odradek.wire.schema import ZERO_UUID
 
 PREFERRED, UNCLEAN = 0, 1
@@ -72,6 +75,16 @@ def test_the_broker_that_runs_is_not_unregistered(node):
     answer = node.ask(UnregisterBrokerRequest(broker_id=1), 0)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert 1 in node.machine.view.brokers
+
+
+def test_the_controller_of_a_node_alone_is_the_active_one(node):
+    def codes():
+        return [node.ask(UnregisterControllerRequest(controller_id=one), 0).error_code for one in (1, 2)]
+
+    node.machine.set_features(first_levels("4.3"))
+    assert codes() == [ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION]
+    node.machine.publisher.view = replace(node.machine.view, features={"metadata.version": 33})
+    assert codes() == [ErrorCode.INVALID_REQUEST, ErrorCode.CONTROLLER_ID_NOT_REGISTERED]
 
 
 def voter(voter_id, directory=bytes(range(16))):

@@ -20,7 +20,7 @@ def ask(node, version, name="apache-kafka-java", software_version="4.3.1"):
     return node.ask(request, version)
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_what_is_in_the_table_is_advertised(node, version):
     node.set_configs(ClientMetricsOwner("any"), {"metrics": "*"})  # without it client metrics are not
     response = ask(node, version)
@@ -62,10 +62,32 @@ def test_finalized_features_come_with_their_epoch(node):
     assert response.finalized_features_epoch == 7
 
 
+KNOWN = {"client_software_name": "c", "client_software_version": "1"}
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "code"),
+    [
+        ("{cluster}", 1, ErrorCode.NONE),
+        (None, -1, ErrorCode.NONE),
+        ("another", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("{cluster}", 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (None, 1, ErrorCode.INVALID_REQUEST),
+        ("{cluster}", -1, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_who_takes_the_node_for_another_begins_anew(node, cluster_id, node_id, code):
+    cluster_id = cluster_id and cluster_id.format(cluster=node.machine.view.cluster_id)
+    response = node.ask(ApiVersionsRequest(cluster_id=cluster_id, node_id=node_id, **KNOWN), 5)
+    assert response.error_code == code
+    assert bool(response.api_keys) == (code == ErrorCode.NONE)
+    assert response.finalized_features_epoch == (0 if code == ErrorCode.NONE else -1)
+
+
 def of_a_cluster(controllers):
     """What a node tells that serves Produce itself and forwards CreateTopics and DeleteTopics."""
     served = {20: range(7), 0: range(14), 19: range(8)}
-    handler = versions.ApiVersions(ClusterView, served, lambda: controllers)
+    handler = versions.ApiVersions(1, ClusterView, served, lambda: controllers)
     request = ApiVersionsRequest(client_software_name="c", client_software_version="1")
     connection = SimpleNamespace(client_software_name="", client_software_version="")
     response = handler(request, SimpleNamespace(api_version=4, connection=connection))

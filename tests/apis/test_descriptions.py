@@ -106,7 +106,7 @@ def test_a_group_is_described_by_what_it_has_and_what_the_broker_has_for_it(make
     node = make_node(configs={"group.consumer.heartbeat.interval.ms": "6000"})
     node.set_configs(GroupOwner("g"), {"consumer.session.timeout.ms": "50000"})
     configs = entries(describe(node, GROUP, "g", include_synonyms=True))
-    assert len(configs) == 17
+    assert len(configs) == 21
     told = {
         name: (one.value, [(synonym.name, synonym.value, synonym.source) for synonym in one.synonyms])
         for name, one in configs.items()

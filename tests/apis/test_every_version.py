@@ -54,6 +54,7 @@ from odradek.wire.messages.offset_fetch import (
 )
 from odradek.wire.messages.offset_for_leader_epoch import OffsetForLeaderPartition, OffsetForLeaderTopic
 from odradek.wire.messages.produce import PartitionProduceData, TopicProduceData
+from odradek.wire.messages.streams_group_topology_description_update import TopologyDescription
 from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
@@ -216,6 +217,7 @@ def fields(node, key, version, topic):
             "topics": [
                 TxnOffsetCommitRequestTopic(
                     name="t",
+                    topic_id=topic_id,
                     partitions=[
                         TxnOffsetCommitRequestPartition(
                             partition_index=0, committed_offset=1, committed_metadata=None
@@ -385,6 +387,13 @@ def fields(node, key, version, topic):
         90: lambda: {"groups": [DescribeShareGroupOffsetsRequestGroup(group_id="g")]},
         91: lambda: {"group_id": "g", "topics": []},
         92: lambda: {"group_id": "g", "topics": []},
+        93: lambda: {
+            "group_id": "g",
+            "member_id": "m",
+            "topology_epoch": 0,
+            "topology_description": TopologyDescription(subtopologies=[], global_stores=[]),
+        },
+        94: lambda: {"controller_id": 2},
     }
     return by_key[key]()
 

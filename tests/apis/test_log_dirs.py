@@ -2,6 +2,7 @@
 
 import pytest
 
+from odradek.coordinator.cluster.features import first_levels
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -124,11 +125,19 @@ def test_nothing_is_moved_to_a_cordoned_directory_not_even_what_is_there(node, p
 
 def test_the_newest_description_tells_which_directories_are_cordoned(node, paths):
     node.store.creating.cordon([paths[1]])
+    node.machine.set_features(first_levels())
     told = {
         version: [one.is_cordoned for one in node.ask(DescribeLogDirsRequest(topics=None), version).results]
         for version in (4, 5)
     }
     assert told == {4: [False, False], 5: [False, True]}
+
+
+def test_a_cluster_that_does_not_know_cordoned_directories_is_told_of_none(node, paths):
+    node.machine.set_features(first_levels("4.2"))
+    node.store.creating.cordon(paths)
+    answer = node.ask(DescribeLogDirsRequest(topics=None))
+    assert [one.is_cordoned for one in answer.results] == [False, False]
 
 
 def test_new_partitions_go_where_nothing_is_cordoned_and_to_the_first_directory_if_all_are(node, paths):

@@ -65,10 +65,10 @@ NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_ID = 29, 30, 31, 53
 
 WHEN_NOTHING_IS_ALLOWED = {
     **{key: {NO_TOPIC} for key in (0, 1, 2, 3, 19, 20, 21, 23, 33, 37, 44, 61)},
-    **{key: {NO_GROUP} for key in (8, 9, 10, 11, 12, 13, 14, 15, 42, 47, 68, 69, 88, 89)},
+    **{key: {NO_GROUP} for key in (8, 9, 10, 11, 12, 13, 14, 15, 42, 47, 68, 69, 88, 89, 93)},
     **{key: {NO_GROUP} for key in (76, 77, 78, 79, 90, 91, 92)},
     **{key: {NO_CLUSTER} for key in (22, 27, 29, 30, 31, 34, 35, 43, 45, 46, 48, 49, 50, 51, 55, 57, 64, 74)},
-    **{key: {NO_CLUSTER} for key in (80, 81, 83, 84, 85, 86, 87)},
+    **{key: {NO_CLUSTER} for key in (94, 80, 81, 83, 84, 85, 86, 87)},
     **{key: {NO_ID} for key in (24, 25, 26, 28, 65)},
     32: {NO_TOPIC, NO_CLUSTER},
     **{key: set() for key in (16, 60, 66, 75)},

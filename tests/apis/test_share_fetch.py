@@ -378,7 +378,7 @@ def test_each_request_begins_with_another_partition(share_node):
         share_node.fill("t", [b"v"], index=1)
     member = Member(share_node, partitions=(0, 1))
     first = member.fetch(max_records=1)
-    assert (acquired(first, 0), acquired(first, 1)) == ([(0, 1, 1)], [])
+    assert (acquired(first, 0), acquired(first, 1)) == ([(0, 1, 1)], None)
     assert acquired(member.fetch(max_records=1), 1) == [(0, 0, 1)]
 
 

@@ -21,6 +21,10 @@ from odradek.wire.messages.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
+from odradek.wire.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    TopologyDescription,
+)
 from tests.kit.collecting import collected
 
 MISSING_INTERNAL_TOPICS = 3
@@ -142,7 +146,7 @@ def test_a_topic_that_cannot_be_created_is_told_and_tried_again_after_a_while(st
 SENSELESS = [
     ({"member_id": " "}, "MemberId can't be empty."),
     ({"group_id": ""}, "GroupId can't be empty."),
-    ({"instance_id": ""}, "Static members are not supported yet."),
+    ({"instance_id": ""}, "InstanceId can't be empty."),
     ({"rack_id": ""}, "RackId can't be empty."),
     ({"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
     ({"active_tasks": None}, "ActiveTasks must be empty when (re-)joining."),
@@ -257,3 +261,29 @@ def test_without_the_feature_there_are_no_streams_groups(streams_node):
     assert streams_node.ask(JOIN).error_code == ErrorCode.UNSUPPORTED_VERSION
     (group,) = streams_node.ask(StreamsGroupDescribeRequest(group_ids=["g"])).groups
     assert group.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_static_member_leaves_for_a_while_and_its_next_process_has_its_tasks(streams_node):
+    static = {"instance_id": "i"}
+    joined = streams_node.ask(replace(JOIN, **static))
+    told = streams_node.ask(replace(STAY, member_epoch=joined.member_epoch, **static))
+    away = streams_node.ask(replace(STAY, member_epoch=-2, **static))
+    assert (away.error_code, away.member_epoch) == (0, -2)
+    again = streams_node.ask(replace(JOIN, member_id="n", **static))
+    assert (again.error_code, again.member_epoch) == (0, told.member_epoch)
+    assert tasks(again.active_tasks) == tasks(told.active_tasks)
+
+
+def test_version_1_tells_how_far_behind_a_task_may_be_and_what_the_group_is_assigned_by(streams_node):
+    joined = streams_node.ask(JOIN, 1)
+    assert (joined.acceptable_recovery_lag, joined.task_offset_interval_ms) == (10_000, 60_000)
+    request = StreamsGroupDescribeRequest(group_ids=["g"], include_topology_description=True)
+    (group,) = streams_node.ask(request, 1).groups
+    assert (group.assignor_name, group.topology_description_status) == ("sticky", 1)
+    update = StreamsGroupTopologyDescriptionUpdateRequest(
+        group_id="g",
+        member_id="m",
+        topology_epoch=0,
+        topology_description=TopologyDescription(subtopologies=[], global_stores=[]),
+    )
+    assert streams_node.ask(update).error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -245,3 +245,20 @@ def test_what_cannot_grow_says_why(node):
     assert len(node.machine.view.topics["t"].partitions) == 2
     node.metadata.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     assert grow(node, ("t", 3, None)) == {"t": (ErrorCode.KAFKA_STORAGE_ERROR, True)}
+
+
+def test_too_many_new_partitions_are_refused_for_all_topics_of_the_request(node):
+    node.create("small")
+    node.create("large")
+    growths = [("small", 2), ("large", 10_001), ("absent", 3)]
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in growths],
+        timeout_ms=1,
+        validate_only=False,
+    )
+    codes = {one.name: one.error_code for one in node.ask(request, 3).results}
+    assert set(codes.values()) == {ErrorCode.POLICY_VIOLATION}
+    assert len(node.machine.view.topics["small"].partitions) == 1
+    request.topics[1].count = 10_000
+    codes = {one.name: one.error_code for one in node.ask(request, 3).results}
+    assert codes == {"small": 0, "large": 0, "absent": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

@@ -11,6 +11,7 @@ from odradek.storage.log.partition import READ_COMMITTED
 from odradek.wire.codec import decode_message, encode_message
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.wire.messages.offset_fetch import (
@@ -29,7 +30,7 @@ from odradek.wire.records import iter_whole_batches
 from tests.apis.conftest import Answer
 
 KEY = 28
-VERSIONS = range(6)
+VERSIONS = range(7)
 FIRST_VERSION_THAT_ADDS = 5
 PRODUCER = 4711
 UNSTABLE = (-1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
@@ -92,7 +93,8 @@ class Commits:
             producer_epoch=epoch,
             member_id=fields.pop("member_id", ""),
             topics=[
-                TxnOffsetCommitRequestTopic(name=topic, partitions=asked) for topic, asked in topics.items()
+                TxnOffsetCommitRequestTopic(name=topic, topic_id=self.id_of(topic), partitions=asked)
+                for topic, asked in topics.items()
             ],
             **fields,
         )
@@ -101,11 +103,23 @@ class Commits:
         context = RequestContext(KEY, version, 7, "tester", node.connection, node.loop.now_ms)
         return Answer(self.api, version, self.handler(decoded, context))
 
+    def id_of(self, topic):
+        known = self.node.machine.view.topics.get(topic)
+        return bytes(16) if known is None else known.topic_id
+
+    def errors_of(self, answer):
+        by_id = self.node.machine.view.topic_by_id
+        return [
+            (topic.name or by_id(topic.topic_id).name, one.partition_index, one.error_code)
+            for topic in answer.response.topics
+            for one in topic.partitions
+        ]
+
     def commit(self, version, *positions, **arguments):
         """The error of each, in the order of the answer."""
         answer = self.start(version, *positions, **arguments)
         self.node.loop.turn()
-        return errors_of(answer)
+        return self.errors_of(answer)
 
     def end(self, *, commit, epoch=0, producer_id=PRODUCER, coordinator_epoch=0, version=0, index=None):
         codes = []
@@ -132,14 +146,6 @@ class Commits:
             for topic in response.topics
             for one in topic.partitions
         ]
-
-
-def errors_of(answer):
-    return [
-        (topic.name, one.partition_index, one.error_code)
-        for topic in answer.response.topics
-        for one in topic.partitions
-    ]
 
 
 @pytest.fixture
@@ -243,13 +249,13 @@ def test_the_first_commit_asks_the_coordinator_and_the_next_ones_do_not(commits,
     assert len(commits.coordinator.asked) == 2
 
 
-def test_without_verification_only_version_5_asks(commits):
+def test_without_verification_only_versions_that_add_the_partition_ask(commits):
     commits.is_verifying = False
     for version in VERSIONS:
         assert commits.commit(version, ("t", 0, 5), epoch=version) == [("t", 0, 0)]
         commits.end(commit=True, epoch=version)
-    ((_, asked),) = commits.coordinator.asked
-    assert asked.request.transactions[0].producer_epoch == 5
+    asked = [one.request.transactions[0].producer_epoch for _, one in commits.coordinator.asked]
+    assert asked == [5, 6]
     assert commits.fetch() == [(5, -1, "at 5", 0), NOTHING]
 
 
@@ -274,7 +280,7 @@ def test_what_the_coordinator_refuses_is_told_in_words_of_the_version(commits, v
     commits.coordinator.code = ErrorCode[code]
     answer = commits.start(version, ("t", 0, 5), ("t", 1, 5))
     commits.node.loop.advance(7)
-    assert errors_of(answer) == [("t", 0, ErrorCode[told]), ("t", 1, ErrorCode[told])]
+    assert commits.errors_of(answer) == [("t", 0, ErrorCode[told]), ("t", 1, ErrorCode[told])]
     assert commits.fetch() == [NOTHING, NOTHING]
     assert commits.log.log_end_offset == 0
 
@@ -288,7 +294,7 @@ def test_a_marker_that_overtakes_the_coordinators_answer_leaves_no_transaction_b
     (asked,) = commits.coordinator.held
     commits.coordinator.answer(asked)
     commits.node.loop.turn()
-    assert errors_of(answer) == [("t", 0, ErrorCode.INVALID_TXN_STATE)]
+    assert commits.errors_of(answer) == [("t", 0, ErrorCode.INVALID_TXN_STATE)]
     assert commits.log.last_stable_offset == commits.log.high_watermark
     assert commits.fetch() == [NOTHING, NOTHING]
 
@@ -303,7 +309,7 @@ def test_a_coordinator_that_still_ends_the_last_transaction_is_asked_again(commi
     commits.end(commit=True)
     commits.coordinator.code = ErrorCode.NONE
     commits.node.loop.advance(1)
-    assert errors_of(answer) == [("t", 0, 0)]
+    assert commits.errors_of(answer) == [("t", 0, 0)]
     assert len(commits.coordinator.asked) == 3
     commits.coordinator.code = ErrorCode.CONCURRENT_TRANSACTIONS
     commits.end(commit=True)
@@ -311,7 +317,7 @@ def test_a_coordinator_that_still_ends_the_last_transaction_is_asked_again(commi
     commits.node.loop.advance(6)
     assert not answer.was_sent
     commits.node.loop.advance(1)
-    assert errors_of(answer) == [("t", 0, ErrorCode.CONCURRENT_TRANSACTIONS)]
+    assert commits.errors_of(answer) == [("t", 0, ErrorCode.CONCURRENT_TRANSACTIONS)]
 
 
 def test_commits_that_wait_for_the_coordinator_together_are_written_in_their_order(commits):
@@ -321,7 +327,7 @@ def test_commits_that_wait_for_the_coordinator_together_are_written_in_their_ord
     for asked in commits.coordinator.held:
         commits.coordinator.answer(asked)
     commits.node.loop.turn()
-    assert [errors_of(answer) for answer in answers] == [[("t", 0, 0)]] * 3
+    assert [commits.errors_of(answer) for answer in answers] == [[("t", 0, 0)]] * 3
     commits.end(commit=True)
     assert commits.fetch() == [(7, -1, "at 7", 0), NOTHING]
 
@@ -380,12 +386,34 @@ def test_an_earlier_epoch_is_fenced_without_harm_to_the_group(commits, version, 
 
 
 def test_the_group_judges_who_commits(commits):
-    as_member = {"member_id": "m", "generation_id": 1}
+    as_member = {"member_id": "m", "generation_id_or_member_epoch": 1}
     assert commits.commit(5, ("t", 0, 5), **as_member) == [("t", 0, ErrorCode.ILLEGAL_GENERATION)]
     commits.commit(5, ("t", 1, 5))
     assert commits.commit(5, ("t", 0, 5), **as_member) == [("t", 0, ErrorCode.UNKNOWN_MEMBER_ID)]
     instance = {**as_member, "group_instance_id": "i"}
     assert commits.commit(5, ("t", 0, 5), **instance) == [("t", 0, ErrorCode.UNKNOWN_MEMBER_ID)]
+
+
+def test_version_6_names_a_group_that_is_not_there_and_a_topic_without_its_id(commits):
+    as_member = {"member_id": "m", "generation_id_or_member_epoch": 1}
+    assert commits.commit(6, ("t", 0, 5), **as_member) == [("t", 0, ErrorCode.GROUP_ID_NOT_FOUND)]
+    answer = commits.start(6, ("nowhere", 0, 5), ("t", 0, 5))
+    commits.node.loop.turn()
+    codes = [one.error_code for topic in answer.response.topics for one in topic.partitions]
+    assert codes == [ErrorCode.UNKNOWN_TOPIC_ID, 0]
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.STALE_MEMBER_EPOCH)]
+)
+def test_an_old_epoch_has_the_error_that_its_client_knows(commits, version, code):
+    joining = ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="m", member_epoch=0, rebalance_timeout_ms=1_000, topic_partitions=[],
+        subscribed_topic_names=["t"],
+    )  # fmt: skip
+    epoch = commits.node.ask(joining).member_epoch
+    as_member = {"member_id": "m", "generation_id_or_member_epoch": epoch + 1}
+    assert commits.commit(version, ("t", 0, 5), **as_member) == [("t", 0, code)]
 
 
 def test_too_much_metadata_is_refused_partition_by_partition(commits):
@@ -459,12 +487,12 @@ def test_the_group_judges_the_member_that_commits_and_its_error_is_that_of_each_
     )
     naming = {"protocol_type": "consumer", "protocol_name": "range"}
     node.ask(SyncGroupRequest(generation_id=1, member_id=member.member_id, **instance, **naming))
-    as_member = {"generation_id": 1, "member_id": member.member_id, "group_instance_id": "i"}
+    as_member = {"generation_id_or_member_epoch": 1, "member_id": member.member_id, "group_instance_id": "i"}
     for change, code in (
         ({}, ErrorCode.NONE),
         ({"member_id": "other"}, ErrorCode.FENCED_INSTANCE_ID),
         ({"group_instance_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
-        ({"generation_id": 2}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation_id_or_member_epoch": 2}, ErrorCode.ILLEGAL_GENERATION),
     ):
         errors = commits.commit(5, ("t", 0, 5), ("t", 1, 6), **as_member | change)
         assert errors == [("t", 0, code), ("t", 1, code)]

@@ -76,8 +76,8 @@ def test_level_0_is_the_feature_switched_off(new_node):
         ((NAME, 1, UPGRADE), "Can't downgrade the version of this feature without setting the upgrade type"),
         ((NAME, 3, UPGRADE), "Local controller 1 only supports versions 0-2"),
         ((NAME, -1, UPGRADE), "A feature version cannot be less than 0."),
-        (("metadata.version", 31, UPGRADE), "Local controller 1 only supports versions 7-30"),
-        (("metadata.version", 0, SAFE_DOWNGRADE), "Local controller 1 only supports versions 7-30"),
+        (("metadata.version", 34, UPGRADE), "Local controller 1 only supports versions 7-33"),
+        (("metadata.version", 0, SAFE_DOWNGRADE), "Local controller 1 only supports versions 7-33"),
         (("kraft.version", 0, UPGRADE), "Can't downgrade the version of this feature without setting"),
         (("nonsense", 1, UPGRADE), "Local controller 1 does not support this feature."),
         (("nonsense", 0, UPGRADE), "Feature nonsense not found."),
@@ -139,7 +139,7 @@ def test_a_store_that_fails_changes_nothing_and_says_so(new_node):
 def test_a_metadata_version_is_not_lowered_below_new_metadata(new_node, upgrade_type, why):
     answer = update(new_node, ("metadata.version", 29, upgrade_type))
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert f"Unsupported metadata.version downgrade from 30 to 29. {why}" in answer.error_message
+    assert f"Unsupported metadata.version downgrade from 33 to 29. {why}" in answer.error_message
 
 
 @pytest.mark.parametrize(("before", "after"), [(29, 23), (22, 17), (10, 8)])

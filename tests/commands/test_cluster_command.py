@@ -53,8 +53,8 @@ def test_the_brokers_have_address_rack_and_release(cluster_command, broker):
         "rack": "r1",
         "controller": True,
         "fenced": False,
-        "release": "4.3",
-        "metadata_version": 30,
+        "release": "4.4",
+        "metadata_version": 33,
     }
     heading, _, line = cluster_command("info").out.splitlines()
     assert heading.endswith(": 1 broker")
@@ -92,11 +92,11 @@ def test_features_are_finalized_or_only_supported(cluster_command):
     rows = {row["feature"]: row for row in cluster_command("features", "--output", "json").rows}
     assert rows["metadata.version"] == {
         "feature": "metadata.version",
-        "finalized_level": 30,
+        "finalized_level": 33,
         "supported_min": 7,
-        "supported_max": 30,
+        "supported_max": 33,
     }
-    assert rows["share.version"]["finalized_level"] == 1
+    assert rows["share.version"]["finalized_level"] == 2
 
 
 def test_directories_have_the_bytes_of_their_replicas(cluster_command, odradek_command, cluster):

@@ -8,6 +8,9 @@ PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 UNSIGNED = f"{PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 PREFIX = "listener.name.sasl_plaintext.oauthbearer"
 URL = "sasl.oauthbearer.jwks.endpoint.url"
+ANY_AUDIENCE = "sasl.oauthbearer.allow.unverified.audience"
+ANY_ISSUER = "sasl.oauthbearer.allow.unverified.issuer"
+FOR_ANY = {ANY_AUDIENCE: "true", ANY_ISSUER: "true"}
 
 
 def settings(tmp_path, **more):
@@ -24,13 +27,29 @@ def settings(tmp_path, **more):
 
 
 def test_the_keys_of_an_authority_have_defaults_of_kafka(tmp_path):
-    found, security = settings(tmp_path, **{URL: "https://authority/keys"})
+    found, security = settings(tmp_path, **{URL: "https://authority/keys", **FOR_ANY})
     assert found == SignedTokens(
         "https://authority/keys", 3_600_000, 100, 10_000, 30, (), None, "sub", "scope"
     )
     assert [one for one in warnings_of(security, found) if "expected.audience" in one]
     assert [one for one in warnings_of(security, found) if "expected.issuer" in one]
     assert [one for one in warnings_of(security, found) if "without TLS" in one]
+
+
+@pytest.mark.parametrize(
+    ("waived", "missing"),
+    [(ANY_ISSUER, "sasl.oauthbearer.expected.audience"), (ANY_AUDIENCE, "sasl.oauthbearer.expected.issuer")],
+)
+def test_a_start_without_a_word_on_whose_tokens_for_whom_is_refused(tmp_path, waived, missing):
+    with pytest.raises(ConfigError, match=missing):
+        settings(tmp_path, **{URL: "https://authority/keys", waived: "true"})
+
+
+def test_a_value_counts_beside_the_leave_to_have_none(tmp_path):
+    expected = {"sasl.oauthbearer.expected.audience": "a", "sasl.oauthbearer.expected.issuer": "us"}
+    found, security = settings(tmp_path, **{URL: "https://authority/keys", **FOR_ANY, **expected})
+    assert (found.audiences, found.issuer) == (("a",), "us")
+    assert not [one for one in warnings_of(security, found) if "expected" in one]
 
 
 def test_the_narrower_setting_takes_precedence(tmp_path):
@@ -58,7 +77,7 @@ def test_the_narrower_setting_takes_precedence(tmp_path):
     "url", ["file:/a/b", "file:///a/b", "http://127.0.0.1:80/x", "http://[::1]/", "http://localhost/"]
 )
 def test_these_addresses_are_taken(tmp_path, url):
-    assert settings(tmp_path, **{URL: url})[0].jwks_url == url
+    assert settings(tmp_path, **{URL: url, **FOR_ANY})[0].jwks_url == url
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Declarations, values and what DescribeConfigs tells. Figures are those of a 4.3.1 broker."""
+"""Declarations, values and what DescribeConfigs tells. Figures are those of a 4.4.0 broker."""
 
 import pytest
 from hypothesis import given
@@ -27,6 +27,8 @@ GROUP_DEFAULTS = {
     "consumer.assignment.interval.ms": "1000",
     "consumer.heartbeat.interval.ms": "5000",
     "consumer.session.timeout.ms": "45000",
+    "errors.deadletterqueue.copy.record.enable": "false",
+    "errors.deadletterqueue.topic.name": "",
     "share.assignment.interval.ms": "1000",
     "share.auto.offset.reset": "latest",
     "share.delivery.count.limit": "5",
@@ -37,13 +39,15 @@ GROUP_DEFAULTS = {
     "share.renew.acknowledge.enable": "true",
     "share.session.timeout.ms": "45000",
     "streams.assignment.interval.ms": "1000",
+    "streams.assignor.name": "sticky",
     "streams.heartbeat.interval.ms": "5000",
     "streams.initial.rebalance.delay.ms": "3000",
     "streams.num.standby.replicas": "0",
+    "streams.rack.aware.assignment.tags": "",
     "streams.session.timeout.ms": "45000",
 }
 
-# What Kafka 4.3.1 answers to DescribeConfigs for a topic with no settings of its own.
+# What Kafka 4.4.0 answers to DescribeConfigs for a topic with no settings of its own.
 TOPIC_DEFAULTS = {
     "cleanup.policy": "delete",
     "compression.gzip.level": "-1",
@@ -51,6 +55,7 @@ TOPIC_DEFAULTS = {
     "compression.type": "producer",
     "compression.zstd.level": "3",
     "delete.retention.ms": "86400000",
+    "errors.deadletterqueue.group.enable": "false",
     "file.delete.delay.ms": "60000",
     "flush.messages": "9223372036854775807",
     "flush.ms": "9223372036854775807",
@@ -60,6 +65,7 @@ TOPIC_DEFAULTS = {
     "local.retention.bytes": "-2",
     "local.retention.ms": "-2",
     "max.compaction.lag.ms": "9223372036854775807",
+    "max.decompressed.message.bytes": "2147483639",
     "max.message.bytes": "1048588",
     "message.timestamp.after.max.ms": "3600000",
     "message.timestamp.before.max.ms": "9223372036854775807",
@@ -68,6 +74,8 @@ TOPIC_DEFAULTS = {
     "min.compaction.lag.ms": "0",
     "min.insync.replicas": "1",
     "preallocate": "false",
+    "remote.copy.lag.bytes": "-1",
+    "remote.copy.lag.ms": "0",
     "remote.log.copy.disable": "false",
     "remote.log.delete.on.disable": "false",
     "remote.storage.enable": "false",
@@ -94,7 +102,7 @@ def refusal(configs):
 
 def test_every_option_that_kafka_tells_of_is_declared():
     told = [option for option in BROKER_OPTIONS.values() if not (option.internal or option.unlisted)]
-    assert len(told) == 340
+    assert len(told) == 350
     assert len({option.name for option in EVERY_OPTION if option.kind == PASSWORD and option in told}) == 10
 
 
@@ -146,6 +154,9 @@ def test_throttled_replicas_of_another_shape_are_refused(name, text):
 @pytest.mark.parametrize("option", GROUP_OPTIONS.values(), ids=lambda option: option.name)
 def test_a_group_option_has_the_kind_and_default_of_its_broker_option(option):
     for name in option.synonyms:
+        if option.name == "streams.assignor.name":
+            assert BROKER_OPTIONS[name].default_value == ("sticky",)
+            continue
         assert name == f"group.{option.name}"
         synonym = BROKER_OPTIONS[name]
         assert (synonym.kind, synonym.default, synonym.low) == (option.kind, option.default, option.low)

@@ -252,7 +252,7 @@ def commit_in_transaction(
         group_id=group_id,
         producer_id=producer_id,
         producer_epoch=epoch,
-        generation_id=generation,
+        generation_id_or_member_epoch=generation,
         member_id=member_id,
         group_instance_id=group_instance_id,
         topics=[

@@ -180,6 +180,60 @@ def test_decisions_and_filters_are_those_of_a_loop_over_all_rules(changes, quest
     assert rules.changed({}, removed).by_id.keys() == rules.by_id.keys() - removed.keys()
 
 
+# Hosts
+
+
+@pytest.mark.parametrize(
+    ("host", "inside", "outside"),
+    [
+        ("10.1.2.3/16", ["10.1.0.0", "10.1.255.255"], ["10.2.0.0", "10.0.255.255", "::1"]),
+        ("10.0.0.1/32", ["10.0.0.1"], ["10.0.0.2"]),
+        ("0.0.0.0/0", ["0.0.0.1", "255.255.255.255"], ["::1"]),
+        ("2001:db8::5/32", ["2001:db8::", "2001:db8:ffff::1"], ["2001:db9::", "10.0.0.1"]),
+        ("::/0", ["::1"], ["127.0.0.1"]),
+    ],
+)
+def test_a_network_is_a_host_of_all_its_addresses(host, inside, outside):
+    rules = of(rule(operation=READ, host=host))
+    for address, answer in [*((one, True) for one in inside), *((one, False) for one in outside)]:
+        who = rules.identities("User:alice", host_text(address))
+        assert Policy().allows(rules, who, READ, TOPIC, "orders") is answer, address
+        assert Policy().allows_any(rules, who, READ, TOPIC) is answer, address
+
+
+def test_a_rule_for_a_network_is_removed_like_any_other():
+    rules = of(rule(operation=READ, host="10.0.0.0/8"), rule(operation=WRITE, host="10.0.0.0/8"))
+    one, other = rules.by_id
+    assert len(rules.identities("User:alice", "10.1.1.1")) == 6
+    assert len(rules.changed({}, [one]).identities("User:alice", "10.1.1.1")) == 6
+    assert len(rules.changed({}, [one, other]).identities("User:alice", "10.1.1.1")) == 4
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ("", "Host pattern cannot be null or empty"),
+        ("10.0.0.0/33", "Invalid CIDR notation '10.0.0.0/33': Value [33] not in range [0,32]"),
+        ("300.0.0.0/8", "Invalid CIDR notation '300.0.0.0/8': Value [300] not in range [0,255]"),
+        ("no/slash", "Invalid CIDR notation 'no/slash': Could not parse [no/slash]"),
+        ("::1/129", "Invalid CIDR notation '::1/129': Could not parse [::1/129] - prefix length must be "
+         "between 0 and 128"),
+        ("::1/x", "Invalid CIDR notation '::1/x': Could not parse [::1/x] - invalid prefix length"),
+        ("::g/64", "Invalid CIDR notation '::g/64': Could not parse [::g]"),
+    ],
+)  # fmt: skip
+def test_a_host_that_nobody_can_have_is_refused(host, why):
+    (refusal,), added = finish(AclRules().creating([rule(host=host)], itertools.count().__next__))
+    assert (refusal.code, refusal.message, added) == (ErrorCode.INVALID_REQUEST, why, {})
+
+
+def test_networks_need_a_metadata_version_that_has_them():
+    wanted = [rule(host="10.0.0.0/8"), rule(host="10.0.0.1")]
+    ids = itertools.count().__next__
+    (refusal, none), _ = finish(AclRules().creating(wanted, ids, takes_networks=False))
+    assert (refusal.code, none) == (ErrorCode.UNSUPPORTED_VERSION, None)
+
+
 def test_one_deny_counts_more_than_any_allow_and_is_exact():
     rules = of(
         rule("*", ALL, principal="User:*"),

@@ -131,6 +131,24 @@ def test_an_offline_directory_is_named_at_once_and_in_each_heartbeat_from_then_o
     assert lifecycle.next_request(2_501, 9) == Heartbeat(77, 9, False, False, (b"one",))
 
 
+def test_cordoned_directories_are_named_at_once_and_in_each_heartbeat_and_so_is_that_there_are_none():
+    lifecycle = running()
+    lifecycle.report_cordoned([b"two", b"one"], 500)
+    assert lifecycle.next_request(500, 9) == Heartbeat(77, 9, False, False, (), (b"one", b"two"))
+    lifecycle.heartbeat_answered(LIVES, 501)
+    assert lifecycle.next_request(2_501, 9) == Heartbeat(77, 9, False, False, (), (b"one", b"two"))
+    lifecycle.heartbeat_answered(LIVES, 2_502)
+    lifecycle.report_cordoned([], 2_600)
+    assert lifecycle.next_request(2_600, 9) == Heartbeat(77, 9, False, False, (), ())
+
+
+def test_a_cluster_that_does_not_know_cordoned_directories_is_told_of_none():
+    lifecycle = running()
+    lifecycle.report_cordoned(None, 500)
+    assert lifecycle.due_ms == 2_000
+    assert lifecycle.next_request(2_000, 9) == Heartbeat(77, 9, False, False, (), None)
+
+
 def test_a_shutdown_is_asked_for_at_once_then_after_fifty_milliseconds_then_at_the_usual_pace():
     lifecycle = running()
     lifecycle.begin_shutdown(700)

@@ -244,7 +244,6 @@ def test_growing_keeps_what_is_there(store):
         (NewPartitions("t", 2), "INVALID_PARTITIONS"),
         (NewPartitions("t", 1), "INVALID_PARTITIONS"),
         (NewPartitions("t", -1), "INVALID_PARTITIONS"),
-        (NewPartitions("t", 20_000), "POLICY_VIOLATION"),
         (NewPartitions("t", 4, [[1]]), "INVALID_REPLICA_ASSIGNMENT"),
         (NewPartitions("t", 3, [[9]]), "INVALID_REPLICA_ASSIGNMENT"),
         (NewPartitions("t", 3, []), "INVALID_REPLICA_ASSIGNMENT"),
@@ -257,7 +256,14 @@ def test_growth_is_refused_as_kafka_does(machine, growth, code):
     assert len(machine.view.topic("t").partitions) == 2
 
 
-def test_brokers_that_take_no_replicas_get_only_those_that_are_assigned_to_them(store):
+def test_too_much_growth_is_refused_as_a_whole(machine):
+    create(machine, "t", 2)
+    with pytest.raises(KafkaError, match="POLICY_VIOLATION"):
+        machine.create_partitions([NewPartitions("t", 20_000)])
+    assert len(machine.view.topic("t").partitions) == 2
+
+
+def test_brokers_that_take_no_replicas_get_none(store):
     cordoned = {1, 3}
     machine = machine_over(store, 1, 2, 3)
     machine.publisher.logs.takes_replicas = lambda node_id: node_id not in cordoned
@@ -267,8 +273,11 @@ def test_brokers_that_take_no_replicas_get_only_those_that_are_assigned_to_them(
     cordoned.add(2)
     assert create(machine, "u", 1, 1) == "INVALID_REPLICATION_FACTOR"
     assert codes(machine.create_partitions([NewPartitions("t", 4)])) == ["INVALID_REPLICATION_FACTOR"]
-    assert create(machine, "u", assignments=[(0, [3])]) == "NONE"
-    assert codes(machine.create_partitions([NewPartitions("t", 4, [[1]])])) == ["NONE"]
+    assert create(machine, "u", assignments=[(0, [3])]) == "INVALID_REPLICA_ASSIGNMENT"
+    growth = NewPartitions("t", 4, [[1]])
+    assert codes(machine.create_partitions([growth])) == ["INVALID_REPLICA_ASSIGNMENT"]
+    cordoned.clear()
+    assert codes(machine.create_partitions([growth])) == ["NONE"]
     assert machine.view.leader_of("t", 3) == 1
 
 

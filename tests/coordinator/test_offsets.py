@@ -5,7 +5,7 @@ Classic groups have a transcript of their own (`transcripts/expiry.txt`).
 
 import pytest
 
-from odradek.coordinator.cluster.view import ClusterView, TopicView
+from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Append, Reply
 from odradek.coordinator.group_machine import EXPIRE_OFFSETS, GroupMachine
 from odradek.coordinator.groups.commands import EndOffsets, RemoveTopics
@@ -60,8 +60,9 @@ def commit(machine, *topics, now_ms=0, topic_id=bytes(16), **fields):
 
 def write(machine, topic, producer_id=7, topic_id=bytes(16)):
     """Commits with a transaction."""
-    Topics.view = ClusterView(topics={topic: TopicView(topic, topic_id, ())})
-    ask(machine, requests.commit_in_transaction("g", producer_id, [(topic, 0, 1)]))
+    request = requests.commit_in_transaction("g", producer_id, [(topic, 0, 1)])
+    request.topics[0].topic_id = topic_id
+    ask(machine, request)
 
 
 def held(machine):

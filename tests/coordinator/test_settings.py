@@ -14,7 +14,7 @@ def test_the_defaults_are_those_of_the_options():
     read = {field: name for field, name in named.items() if name in BROKER_OPTIONS}
     assert (
         sum(name.startswith(("group.consumer.", "group.share.", "group.streams.")) for name in read.values())
-        == 46
+        == 52
     )
     for field, name in read.items():
         value = getattr(settings, field)

@@ -100,7 +100,7 @@ def test_without_jars_and_maven_a_sentence_says_what_to_do(machine):
     with pytest.raises(ClusterStartError) as refused:
         find_kafka()
     assert str(refused.value) == (
-        "the jars of kafka-4.3.1 are not there, and without Maven (mvn) nothing fetches them: install Maven "
+        "the jars of kafka-4.4.0 are not there, and without Maven (mvn) nothing fetches them: install Maven "
         "(Debian: apt-get install maven) and let it reach a repository, or set ODRADEK_KAFKA_LIBS to the "
         "folder libs of an unpacked Apache Kafka 4"
     )
@@ -112,7 +112,7 @@ def test_what_maven_says_is_told(machine):
     with pytest.raises(ClusterStartError) as refused:
         find_kafka()
     first, last = str(refused.value).splitlines()
-    assert first.startswith("Maven could not fetch the jars of kafka-4.3.1: install Maven")
+    assert first.startswith("Maven could not fetch the jars of kafka-4.4.0: install Maven")
     assert last == "Network is unreachable"
 
 

@@ -170,10 +170,10 @@ class Stage(MachineRun):
     def prepare(self, verb: str, words: list[str]) -> list[str]:
         assert verb == "set", verb
         for name, value in (word.split("=") for word in words):
-            self.set(name, int(value))
+            self.set(name, int(value) if value.lstrip("-").isdecimal() else tuple(value.split(",")))
         return []
 
-    def set(self, name: str, value: int) -> None:
+    def set(self, name: str, value: int | tuple[str, ...]) -> None:
         assert hasattr(self.settings, name), name
         setattr(self.settings, name, value)
 

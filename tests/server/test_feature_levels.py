@@ -152,7 +152,7 @@ def test_a_directory_from_before_these_features_opens_and_goes_on(tmp_path):
         store.close()
         for _ in range(2):
             async with running(tmp_path, min_insync_replicas=2) as server:
-                assert await told(server) == {**before, "metadata.version": 30, "kraft.version": 1}
+                assert await told(server) == {**before, "metadata.version": 33, "kraft.version": 1}
                 assert await told_min_insync_replicas(server) == ("3", 2)
 
     asyncio.run(story())

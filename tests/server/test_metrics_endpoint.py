@@ -238,6 +238,21 @@ def test_partitions_that_a_classic_member_has_without_a_commit_are_counted(port,
     assert without_commit(port, "classics") == 0
 
 
+def test_offsets_and_classic_groups_are_counted_by_kafkas_names(port, cluster):
+    coordinator = "kafka_server_group_coordinator_metrics"
+
+    def counted():
+        samples = scraped(port)
+        states = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+        of_states = [samples[f"{coordinator}_classic_group_count", label_text(state=one)] for one in states]
+        return samples[f"{coordinator}_offset_count", None], of_states
+
+    create_topic(cluster, "counted", 2, {})
+    offsets, (empty, *others) = counted()
+    commit(cluster, "counting", {("counted", 0): (0, ""), ("counted", 1): (0, "")})
+    assert counted() == (offsets + 2, [empty + 1, *others])
+
+
 def test_partitions_that_consumers_and_streams_have_without_a_commit_are_counted(port, cluster, broker):
     create_topic(cluster, "joined", 3, {})
     commit(cluster, "consumers", {("joined", 1): (0, "")})

@@ -597,7 +597,7 @@ def test_a_request_may_have_any_number_of_addresses(tmp_path):
         answers = (await node.ask(request, 1)).entries
         refused = [(one.entity[0].entity_name, one.error_message) for one in answers if one.error_code]
         assert refused == [
-            ("no-such-host.invalid", "no-such-host.invalid is neither an address nor a name that has one.")
+            ("no-such-host.invalid", "no-such-host.invalid is not a valid IP or resolvable host.")
         ]
         assert len(await described(node)) == len(hosts)
 

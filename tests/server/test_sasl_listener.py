@@ -10,6 +10,7 @@ import struct
 import sys
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -726,3 +727,14 @@ def is_ended(connection):
         return False
     except ConnectionError:
         return True
+
+
+def test_which_node_this_is_comes_with_the_authentication(broker):
+    foreign = replace(versions_request(), cluster_id="another", node_id=1)
+    with RawClient(broker.port) as client:
+        assert client.ask(foreign, 5).error_code == ErrorCode.NONE
+        assert log_in(client).error_code == ErrorCode.NONE
+        assert client.ask(foreign, 5).error_code == ErrorCode.REBOOTSTRAP_REQUIRED
+    with RawClient(broker.port) as client:
+        half = replace(versions_request(), node_id=1)
+        assert client.ask(half, 5).error_code == ErrorCode.INVALID_REQUEST

@@ -291,7 +291,7 @@ def test_codes_and_states_of_a_later_broker_are_told_as_errors(world):
     assert request.topics[0].partitions[0].leader_epoch == 3
     batches = [
         module.StateBatch(first_offset=0, last_offset=1, delivery_state=state, delivery_count=1)
-        for state in (2, 3)
+        for state in (2, 5)
     ]
 
     def respond(answered, batches):

@@ -28,7 +28,7 @@ from odradek.storage.log.indexes import OffsetIndex, TimeIndex
 from odradek.storage.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
 from odradek.storage.throttle import INTERVAL_S, Throttle
 from odradek.wire.compression import Compression
-from odradek.wire.errors import KafkaError
+from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, end_txn_marker, iter_records
 from tests.tiers import examples
 
@@ -212,6 +212,16 @@ def test_a_damaged_batch_is_never_believed(where):
         log.cleaned(log.job())
     assert f"{DIRECTORY}/{0:020d}.log" in refused.value.message
     assert not [name for name in log.disk.files if name.endswith(".cleaned")]
+
+
+@pytest.mark.parametrize("compression", CODECS[1:])
+def test_a_record_over_the_limit_of_the_topic_is_not_decompressed_for_compaction(compression):
+    log = WrittenLog([[data(0, (b"a", bytes(500)), codec=compression), data(1, (b"a", b"1"))]])
+    assert kept(log, log.job(record_bytes_max=600)) == kept(log, log.job())
+    if compression != Compression.NONE:
+        with pytest.raises(KafkaError) as refused:
+            log.cleaned(log.job(record_bytes_max=400))
+        assert refused.value.code is ErrorCode.INVALID_RECORD
 
 
 def test_a_segment_that_has_lost_its_end_is_damage():

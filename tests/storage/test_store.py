@@ -13,6 +13,7 @@ from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, MANY_TO_CLOSE, DirectoryInUse, LogStore
 from odradek.storage.disk import OsDisk
 from odradek.storage.log.producer_state import decode_snapshot, encode_snapshot
+from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
 from odradek.wire.work import finish
@@ -279,6 +280,22 @@ def test_every_index_snapshot_and_checkpoint_may_be_lost():
     assert partition.log.producers.producers[1].last_sequence == 0
     assert finish(partition.search.finding_timestamp(NOW_MS)) == (NOW_MS, 0, 0)
     assert partition.read(20, max_bytes=1).records
+
+
+def test_a_search_by_time_ends_at_a_record_over_the_limit_of_the_topic():
+    store = open_store(MemoryDisk())
+    partition = store.create("t", 0, TOPIC_ID, LogConfig())
+    values = [b"first", bytes(200), b"last"]
+    records = [Record(n, NOW_MS + n, b"k", value) for n, value in enumerate(values)]
+    partition.appends.append(build_batch(records, compression=Compression.GZIP), now_ms=NOW_MS)
+    partition.commit()
+    assert finish(partition.search.finding_max_timestamp()) == (NOW_MS + 2, 2, 0)
+    partition.set_config(LogConfig(max_decompressed_message_bytes=100))
+    assert finish(partition.search.finding_timestamp(NOW_MS)) == (NOW_MS, 0, 0)
+    for search in (partition.search.finding_timestamp(NOW_MS + 2), partition.search.finding_max_timestamp()):
+        with pytest.raises(KafkaError) as refused:
+            finish(search)
+        assert refused.value.code is ErrorCode.INVALID_RECORD
 
 
 def test_clean_stops_leave_one_snapshot_beside_those_of_the_segments():

@@ -87,7 +87,7 @@ def test_an_old_jdk_is_none(run, said):
     assert run("check", **OTHERS, javac=f"echo {said} >&2") == (1, "", [TOLD["javac"]])
 
 
-PREPARED = ("prepare", "venv:spark", "jars:kafka-4.3.1", "jars:spark-4.0.0")
+PREPARED = ("prepare", "venv:spark", "jars:kafka-4.4.0", "jars:spark-4.0.0")
 
 
 def test_what_needs_java_is_left_out_without_a_jdk(run):
@@ -96,17 +96,17 @@ def test_what_needs_java_is_left_out_without_a_jdk(run):
         "",
         [
             "without a JDK, 17 or later (Debian: apt-get install openjdk-17-jdk-headless) these are left "
-            "out: venv:spark, jars:kafka-4.3.1, jars:spark-4.0.0"
+            "out: venv:spark, jars:kafka-4.4.0, jars:spark-4.0.0"
         ],
     )
 
 
 def test_jars_that_are_not_there_are_left_out_without_maven(run, tmp_path, monkeypatch):
     monkeypatch.setenv("ODRADEK_CACHE", str(tmp_path / "cache"))
-    kafka = environment.maven_jars.JarSet("kafka-4.3.1", *environment.JARS["kafka-4.3.1"]).folder()
+    kafka = environment.maven_jars.JarSet("kafka-4.4.0", *environment.JARS["kafka-4.4.0"]).folder()
     kafka.mkdir(parents=True)
     status, shown, told = run("prepare", *PREPARED[2:], javac="echo javac 17.0.1")
-    assert (status, shown.split()[0], shown.split()[-1]) == (0, "jars:kafka-4.3.1", str(kafka))
+    assert (status, shown.split()[0], shown.split()[-1]) == (0, "jars:kafka-4.4.0", str(kafka))
     assert told == ["without Maven (Debian: apt-get install maven) these are left out: jars:spark-4.0.0"]
 
 
@@ -138,14 +138,14 @@ def made(monkeypatch):
 
 
 def test_pieces_are_made_side_by_side_and_jars_in_one_go(made):
-    prepared = environment.prepare(["venv:spark", "jars:kafka-4.3.1", "venv:test", "jars:spark-4.0.0"])
+    prepared = environment.prepare(["venv:spark", "jars:kafka-4.4.0", "venv:test", "jars:spark-4.0.0"])
     assert [(one.name, str(one.path)) for one in prepared] == [
         ("venv:spark", "spark"),
-        ("jars:kafka-4.3.1", "kafka-4.3.1"),
+        ("jars:kafka-4.4.0", "kafka-4.4.0"),
         ("venv:test", "test"),
         ("jars:spark-4.0.0", "spark-4.0.0"),
     ]
-    assert made[0] == ["kafka-4.3.1", "spark-4.0.0"]
+    assert made[0] == ["kafka-4.4.0", "spark-4.0.0"]
     assert sorted(made[1:]) == ["spark", "test"]
 
 
@@ -156,7 +156,7 @@ def test_a_failure_comes_after_what_else_was_made(made, monkeypatch):
     monkeypatch.setattr(environment, "_all_jars", fail)
     monkeypatch.setattr(environment, "venv", made.append)
     with pytest.raises(environment.maven_jars.JarsMissing):
-        environment.prepare(["jars:kafka-4.3.1", "venv:test"])
+        environment.prepare(["jars:kafka-4.4.0", "venv:test"])
     assert made == ["test"]
 
 

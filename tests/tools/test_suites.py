@@ -28,7 +28,7 @@ def test_what_the_suites_of_a_run_need_is_made_at_once(monkeypatch):
     monkeypatch.setattr(environment, "prepare", wanted.append)
     monkeypatch.setattr(suites, "run", lambda suite, name: Outcome(True))
     assert suites.main(["check", "streams", "transactions"]) == 0
-    assert wanted == [["venv:test", "jars:kafka-4.3.1", "jars:kafka-3.9.2"]]
+    assert wanted == [["venv:test", "jars:kafka-4.4.0", "jars:kafka-3.9.2"]]
 
 
 @pytest.fixture

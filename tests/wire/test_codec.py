@@ -4,8 +4,10 @@ import struct
 
 import pytest
 
+from odradek.wire._decoding import COLLECTION_MAX, TAGS_MAX
 from odradek.wire.codec import decode_message, decoder, encode_message, encoder, source_of
 from odradek.wire.errors import MalformedMessage
+from odradek.wire.frames import skip_tags
 from odradek.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsResponse,
@@ -29,6 +31,7 @@ from odradek.wire.messages.group_records import (
 )
 from odradek.wire.messages.join_group import JoinGroupRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.schema import ZERO_UUID, uuid_from_text, uuid_to_text
@@ -207,6 +210,33 @@ def test_a_text_that_is_not_utf_8_is_read_with_replacements(data, text):
 
 
 # What decoders refuse.
+
+
+def test_an_array_has_a_million_items_at_most():
+    def message(count):
+        topic = OffsetFetchRequestTopic(name="t", partition_indexes=[0] * count)
+        return encode_message(OffsetFetchRequest(group_id="g", topics=[topic]), 1)
+
+    assert decode_message(OffsetFetchRequest, 1, message(COLLECTION_MAX)).topics
+    with pytest.raises(MalformedMessage, match="more than 1000000 items"):
+        decode_message(OffsetFetchRequest, 1, message(COLLECTION_MAX + 1))
+
+
+def test_a_struct_and_a_header_have_ten_thousand_tagged_fields_at_most():
+    def tags(count):
+        return uvarint(count) + b"".join(uvarint(100 + number) + b"\0" for number in range(count))
+
+    topics = b"\1\0\0\0"
+    assert decode_message(MetadataRequest, 9, topics + tags(TAGS_MAX)).topics == []
+    assert skip_tags(tags(TAGS_MAX), 0) == len(tags(TAGS_MAX))
+    with pytest.raises(MalformedMessage, match="more than 10000 tagged fields"):
+        decode_message(MetadataRequest, 9, topics + tags(TAGS_MAX + 1))
+    with pytest.raises(MalformedMessage, match="10000 is the limit"):
+        skip_tags(tags(TAGS_MAX + 1), 0)
+
+
+def uvarint(value):
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + uvarint(value >> 7)
 
 
 @pytest.mark.parametrize(

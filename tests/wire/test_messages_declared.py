@@ -92,7 +92,7 @@ def classes():
 
 
 def newest(cls):
-    return read_tables("4.3")[cls.__name__]
+    return read_tables("4.4")[cls.__name__]
 
 
 def expected_default(row, spec):

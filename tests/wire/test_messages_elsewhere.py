@@ -13,11 +13,18 @@ import pytest
 from odradek.wire.codec import decode_message, encode_message
 from odradek.wire.messages import consumer_protocol
 from odradek.wire.messages.api_versions import ApiVersionsResponse
+from odradek.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
+from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from odradek.wire.schema import INT32, UUID, ZERO_UUID, Array, Primitive, fields_of
 from tests.kit.collecting import collected
 from tests.tiers import NIGHTLY
 from tests.wire.message_samples import Samples, api_messages, plain
 
+RENAMED = {
+    (TxnOffsetCommitRequest, "generation_id_or_member_epoch"): "generation_id",
+    (StreamsGroupHeartbeatResponse, "acceptable_recovery_lag_legacy"): "acceptable_recovery_lag",
+}
+"""Fields that have another name since Kafka 4.4, and their old one."""
 SAMPLES_EACH = 20 if NIGHTLY else 1
 
 
@@ -50,7 +57,8 @@ def same_values(ours, theirs, version, path):
         if spec.name.endswith("authorized_operations"):
             # kafka-python renames some of these and makes them sets; the bytes are compared all the same.
             continue
-        mine, other = getattr(ours, spec.name), getattr(theirs, spec.name)
+        mine = getattr(ours, spec.name)
+        other = getattr(theirs, RENAMED.get((type(ours), spec.name), spec.name))
         same_value(mine, other, spec.type, version, f"{path}.{spec.name}")
 
 
@@ -125,7 +133,8 @@ def kio_class(cls, version):
 
 def same_names(ours, theirs, version, path):
     # kio turns a number of milliseconds into a time and drops the unit from the name; its `id` is `id_`.
-    mine = {spec.name.removesuffix("_ms") for spec in fields_of(ours) if spec.exists_in(version)}
+    fields = [spec for spec in fields_of(ours) if spec.exists_in(version)]
+    mine = {RENAMED.get((ours, spec.name), spec.name).removesuffix("_ms") for spec in fields}
     names = {field.name.removesuffix("_ms").removesuffix("_") for field in dataclasses.fields(theirs)}
     assert mine == names, path
     hints = typing.get_type_hints(theirs)

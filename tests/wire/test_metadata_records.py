@@ -38,7 +38,7 @@ TOPIC_ID = bytes(range(16))
 
 
 def test_the_types_are_those_of_kafka():
-    assert sorted(metadata_records.RECORDS) == [*range(6), *range(7, 13), 14, 15, *range(17, 29)]
+    assert sorted(metadata_records.RECORDS) == [*range(6), *range(7, 13), 14, 15, *range(17, 30)]
     assert sorted(metadata_records.CONTROL_RECORDS) == [2, 3, 4, 5, 6]
 
 
@@ -79,7 +79,7 @@ def test_a_change_that_says_nothing_leaves_everything():
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (bytes([1, 29, 0, 0]), r"type 29 \(version 0\) is unknown"),
+        (bytes([1, 30, 0, 0]), r"type 30 \(version 0\) is unknown"),
         (bytes([1, 0xAC, 0x02, 5, 0]), r"type 300 \(version 5\) is unknown"),
         (bytes([1, 13, 0, 0]), r"type 13 \(version 0\) is unknown"),
         (bytes([1, 2, 1, 0]), r"TopicRecord \(metadata record of type 2\) has no version 1"),

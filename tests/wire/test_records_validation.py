@@ -142,3 +142,18 @@ def test_a_bomb_is_not_unpacked_for_validation():
     header = read_batch_header(batch)
     error = refusal(validate_batch, batch, header, BatchRules(compacted=True), NOW, limit_bytes=1 << 16)
     assert error.code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+# max.decompressed.message.bytes
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_a_record_of_a_compressed_batch_has_a_limit_without_its_size_in_front(compression):
+    batch = batch_of((0, NOW, b"k", b"x"), (1, NOW, None, bytes(9_990)), compression=compression)
+    header = read_batch_header(batch)
+    assert validate_batch(batch, header, BatchRules(record_bytes_max=9_998), NOW) == NOW
+    if compression == Compression.NONE:
+        assert validate_batch(batch, header, BatchRules(record_bytes_max=10), NOW) == NOW
+    else:
+        error = refusal(validate_batch, batch, header, BatchRules(record_bytes_max=9_997), NOW)
+        assert (error.code, type(error)) == (ErrorCode.INVALID_RECORD, KafkaError)

@@ -28,7 +28,7 @@ class _Row(NamedTuple):
     """Whether the controllers of a cluster carry it out, for clients that send it to a broker (KIP-590)."""
 
 
-# Versions begin at 0, as in Kafka 3.9, and end with the highest stable one of Kafka 4.3. kafka-python guesses
+# Versions begin at 0, as in Kafka 3.9, and end with the highest stable one of Kafka 4.4. kafka-python guesses
 # the release from these, and librdkafka before 2.11 needs certain low versions (KAFKA-18659), so ranges are
 # not narrowed without need.
 
@@ -47,7 +47,7 @@ _APIS: dict[int, _Row] = {
     15: _Row("DescribeGroups", last=6, flexible=5),
     16: _Row("ListGroups", last=5, flexible=3),
     17: _Row("SaslHandshake", last=1),
-    18: _Row("ApiVersions", last=4, flexible=3),
+    18: _Row("ApiVersions", last=5, flexible=3),
     19: _Row("CreateTopics", last=7, flexible=5, forwardable=True),
     20: _Row("DeleteTopics", last=6, flexible=4, forwardable=True),
     21: _Row("DeleteRecords", last=2, flexible=2),
@@ -57,7 +57,7 @@ _APIS: dict[int, _Row] = {
     25: _Row("AddOffsetsToTxn", last=4, flexible=3),
     26: _Row("EndTxn", last=5, flexible=3),
     27: _Row("WriteTxnMarkers", last=2, flexible=1),
-    28: _Row("TxnOffsetCommit", last=5, flexible=3),
+    28: _Row("TxnOffsetCommit", last=6, flexible=3),
     29: _Row("DescribeAcls", last=3, flexible=2),
     30: _Row("CreateAcls", last=3, flexible=2, forwardable=True),
     31: _Row("DeleteAcls", last=3, flexible=2, forwardable=True),
@@ -71,7 +71,7 @@ _APIS: dict[int, _Row] = {
     39: _Row("RenewDelegationToken", last=2, flexible=2, forwardable=True),
     40: _Row("ExpireDelegationToken", last=2, flexible=2, forwardable=True),
     41: _Row("DescribeDelegationToken", last=3, flexible=2),
-    42: _Row("DeleteGroups", last=2, flexible=2),
+    42: _Row("DeleteGroups", last=3, flexible=2),
     43: _Row("ElectLeaders", last=2, flexible=2, forwardable=True),
     44: _Row("IncrementalAlterConfigs", last=1, flexible=1, forwardable=True),
     45: _Row("AlterPartitionReassignments", last=1, flexible=0, forwardable=True),
@@ -112,11 +112,13 @@ _APIS: dict[int, _Row] = {
     85: _Row("WriteShareGroupState", last=1, flexible=0),
     86: _Row("DeleteShareGroupState", last=0, flexible=0),
     87: _Row("ReadShareGroupStateSummary", last=1, flexible=0),
-    88: _Row("StreamsGroupHeartbeat", last=0, flexible=0),
-    89: _Row("StreamsGroupDescribe", last=0, flexible=0),
+    88: _Row("StreamsGroupHeartbeat", last=1, flexible=0),
+    89: _Row("StreamsGroupDescribe", last=1, flexible=0),
     90: _Row("DescribeShareGroupOffsets", last=1, flexible=0),
     91: _Row("AlterShareGroupOffsets", last=0, flexible=0),
     92: _Row("DeleteShareGroupOffsets", last=0, flexible=0),
+    93: _Row("StreamsGroupTopologyDescriptionUpdate", last=0, flexible=0),
+    94: _Row("UnregisterController", last=0, flexible=0, forwardable=True),
 }
 
 

@@ -7,6 +7,7 @@ UNSUPPORTED_VERSION, so that a newer client can try again with a supported versi
 from dataclasses import dataclass
 
 from odradek.wire.schema import (
+    ALL,
     BOOL,
     INT16,
     INT32,
@@ -20,11 +21,15 @@ from odradek.wire.schema import (
 
 
 @dataclass(slots=True, kw_only=True)
-class ApiVersionsRequest(Message, api_key=18, versions=(0, 4), flexible_since=3):
+class ApiVersionsRequest(Message, api_key=18, versions=(0, 5), flexible_since=3):
     client_software_name: str = on_wire(STRING, since=3, ignorable=True)
     """Name of the client library."""
     client_software_version: str = on_wire(STRING, since=3, ignorable=True)
     """Version of the client library."""
+    cluster_id: str | None = on_wire(STRING, since=5, default=None, nullable=ALL, ignorable=True)
+    """Id of the cluster that the client believes to speak with; null if it does not know."""
+    node_id: int = on_wire(INT32, since=5, default=-1, ignorable=True)
+    """Id of the node that the client believes to speak with; -1 if it does not know."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,7 +63,7 @@ class FinalizedFeatureKey(Struct):
 
 
 @dataclass(slots=True, kw_only=True)
-class ApiVersionsResponse(Message, api_key=18, versions=(0, 4), flexible_since=3):
+class ApiVersionsResponse(Message, api_key=18, versions=(0, 5), flexible_since=3):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
     api_keys: list[ApiVersion] = on_wire(Array(ApiVersion))

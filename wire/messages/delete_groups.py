@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from odradek.wire.schema import (
+    ALL,
     INT16,
     INT32,
     STRING,
@@ -14,7 +15,7 @@ from odradek.wire.schema import (
 
 
 @dataclass(slots=True, kw_only=True)
-class DeleteGroupsRequest(Message, api_key=42, versions=(0, 2), flexible_since=2):
+class DeleteGroupsRequest(Message, api_key=42, versions=(0, 3), flexible_since=2):
     groups_names: list[str] = on_wire(Array(STRING))
     """Ids of the groups to delete."""
 
@@ -25,10 +26,12 @@ class DeletableGroupResult(Struct):
     """Id of the group."""
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
+    error_message: str | None = on_wire(STRING, since=3, default=None, nullable=ALL, ignorable=True)
+    """Message of the error, null for none."""
 
 
 @dataclass(slots=True, kw_only=True)
-class DeleteGroupsResponse(Message, api_key=42, versions=(0, 2), flexible_since=2):
+class DeleteGroupsResponse(Message, api_key=42, versions=(0, 3), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""
     results: list[DeletableGroupResult] = on_wire(Array(DeletableGroupResult))

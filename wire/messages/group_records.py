@@ -425,6 +425,10 @@ class StreamsGroupMetadataValue(LogRecord, record_type=17, versions=(0, 0), flex
         Array(KeyValue), default=None, nullable=ALL, tag=1
     )
     """The settings by which tasks were assigned last; null if not known."""
+    stored_description_topology_epoch: int = on_wire(INT32, tag=2, default=-1)
+    """Epoch of the topology whose description is stored; -1: none, -2: not known, after an interruption."""
+    failed_description_topology_epoch: int = on_wire(INT32, tag=3, default=-1)
+    """Epoch of the topology whose description the store has refused for good, -1 for none."""
 
 
 @dataclass(slots=True, kw_only=True)

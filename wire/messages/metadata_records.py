@@ -3,7 +3,7 @@
 A value is framed: unsigned varints with the version of the frame (1), the type of the record and its version;
 then fields, flexible in every version. In Kafka 4.3 `RegisterBroker` 1 adds controlled shutdown, 3
 directories, 4 cordoned directories; `BrokerRegistrationChange` the same in 1, 2 and 3; `Partition` and
-`PartitionChange` 1 directories, 2 eligible leader replicas.
+`PartitionChange` 1 directories, 2 eligible leader replicas. Kafka 4.4 adds `UnregisterController`.
 
 Records of control batches belong to the quorum: their key is the version (int16) of the key and the type
 (int16), their value is not framed. Its fields have the version again.
@@ -214,6 +214,12 @@ class RegisterControllerRecord(MetadataRecord, record_type=27, versions=(0, 0), 
 
 
 # --- Topics and partitions ---
+
+
+@dataclass(slots=True, kw_only=True)
+class UnregisterControllerRecord(MetadataRecord, record_type=29, versions=(0, 0), flexible_since=0):
+    controller_id: int = on_wire(INT32)
+    """Id of the controller that is none any more."""
 
 
 @dataclass(slots=True, kw_only=True)

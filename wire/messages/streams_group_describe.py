@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from odradek.wire.messages.streams_group_topology_description_update import TopologyDescription
 from odradek.wire.schema import (
     ALL,
     BOOL,
+    INT8,
     INT16,
     INT32,
     INT64,
@@ -18,11 +20,13 @@ from odradek.wire.schema import (
 
 
 @dataclass(slots=True, kw_only=True)
-class StreamsGroupDescribeRequest(Message, api_key=89, versions=(0, 0), flexible_since=0):
+class StreamsGroupDescribeRequest(Message, api_key=89, versions=(0, 1), flexible_since=0):
     group_ids: list[str] = on_wire(Array(STRING))
     """Ids of the groups to describe."""
     include_authorized_operations: bool = on_wire(BOOL)
     """Whether to return the operations for which the caller is authorised."""
+    include_topology_description: bool = on_wire(BOOL, since=1)
+    """Whether to return the description of the topology."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -157,10 +161,18 @@ class DescribedGroup(Struct):
     """Members of the group."""
     authorized_operations: int = on_wire(INT32, default=-(2**31))
     """Bit set of the caller's authorised operations; the lowest int32 if not requested."""
+    topology_description: TopologyDescription | None = on_wire(
+        TopologyDescription, since=1, default=None, nullable=ALL
+    )
+    """The description of the topology, null if not requested or not available."""
+    topology_description_status: int = on_wire(INT8, since=1)
+    """0: not requested, 1: not stored, 2: the store failed, 3: available."""
+    assignor_name: str | None = on_wire(STRING, since=1, default=None, nullable=ALL, ignorable=True)
+    """The assignor of the next assignment."""
 
 
 @dataclass(slots=True, kw_only=True)
-class StreamsGroupDescribeResponse(Message, api_key=89, versions=(0, 0), flexible_since=0):
+class StreamsGroupDescribeResponse(Message, api_key=89, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""
     groups: list[DescribedGroup] = on_wire(Array(DescribedGroup))

@@ -101,7 +101,7 @@ class TaskOffset(Struct):
 
 
 @dataclass(slots=True, kw_only=True)
-class StreamsGroupHeartbeatRequest(Message, api_key=88, versions=(0, 0), flexible_since=0):
+class StreamsGroupHeartbeatRequest(Message, api_key=88, versions=(0, 1), flexible_since=0):
     group_id: str = on_wire(STRING)
     """Id of the group."""
     member_id: str = on_wire(STRING)
@@ -165,7 +165,7 @@ class EndpointToPartitions(Struct):
 
 
 @dataclass(slots=True, kw_only=True)
-class StreamsGroupHeartbeatResponse(Message, api_key=88, versions=(0, 0), flexible_since=0):
+class StreamsGroupHeartbeatResponse(Message, api_key=88, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""
     error_code: int = on_wire(INT16)
@@ -178,10 +178,12 @@ class StreamsGroupHeartbeatResponse(Message, api_key=88, versions=(0, 0), flexib
     """Epoch of the member: 0 joins, -1 leaves, -2 leaves temporarily as a static member."""
     heartbeat_interval_ms: int = on_wire(INT32)
     """Interval of the member's heartbeats in ms."""
-    acceptable_recovery_lag: int = on_wire(INT32)
-    """The lag in offsets up to which a task counts as caught up."""
+    acceptable_recovery_lag_legacy: int = on_wire(INT32, until=0)
+    """Always 0: what it said comes as `acceptable_recovery_lag`."""
     task_offset_interval_ms: int = on_wire(INT32)
     """Interval of the reports of task offsets in ms."""
+    acceptable_recovery_lag: int = on_wire(INT64, since=1, default=-1, ignorable=True)
+    """The lag in offsets up to which a task counts as caught up."""
     status: list[Status] | None = on_wire(Array(Status), nullable=ALL)
     """The conditions that stop the group, null for none."""
     active_tasks: list[TaskIds] | None = on_wire(Array(TaskIds), default=None, nullable=ALL)
@@ -190,6 +192,8 @@ class StreamsGroupHeartbeatResponse(Message, api_key=88, versions=(0, 0), flexib
     """Tasks for which the member keeps a warm copy."""
     warmup_tasks: list[TaskIds] | None = on_wire(Array(TaskIds), default=None, nullable=ALL)
     """Tasks whose state is being restored on the member."""
+    topology_description_required: bool = on_wire(BOOL, since=1)
+    """Whether the member is to send a description of its topology."""
     endpoint_information_epoch: int = on_wire(INT32)
     """Version of the endpoint information that the member knows."""
     partitions_by_user_endpoint: list[EndpointToPartitions] | None = on_wire(

@@ -8,6 +8,7 @@ from odradek.wire.schema import (
     INT32,
     INT64,
     STRING,
+    UUID,
     Array,
     Message,
     Struct,
@@ -29,14 +30,16 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 @dataclass(slots=True, kw_only=True)
 class TxnOffsetCommitRequestTopic(Struct):
-    name: str = on_wire(STRING)
+    name: str = on_wire(STRING, until=5, ignorable=True)
     """Name of the topic."""
+    topic_id: bytes = on_wire(UUID, since=6, ignorable=True)
+    """Id of the topic."""
     partitions: list[TxnOffsetCommitRequestPartition] = on_wire(Array(TxnOffsetCommitRequestPartition))
     """Partitions to commit."""
 
 
 @dataclass(slots=True, kw_only=True)
-class TxnOffsetCommitRequest(Message, api_key=28, versions=(0, 5), flexible_since=3):
+class TxnOffsetCommitRequest(Message, api_key=28, versions=(0, 6), flexible_since=3):
     transactional_id: str = on_wire(STRING)
     """Transactional id of the producer."""
     group_id: str = on_wire(STRING)
@@ -45,8 +48,8 @@ class TxnOffsetCommitRequest(Message, api_key=28, versions=(0, 5), flexible_sinc
     """Id of the producer."""
     producer_epoch: int = on_wire(INT16)
     """Epoch of the producer."""
-    generation_id: int = on_wire(INT32, since=3, default=-1)
-    """The member's generation, -1 for none."""
+    generation_id_or_member_epoch: int = on_wire(INT32, since=3, default=-1)
+    """The member's generation, or its epoch where the group has epochs; -1 for none."""
     member_id: str = on_wire(STRING, since=3)
     """Id of the member."""
     group_instance_id: str | None = on_wire(STRING, since=3, default=None, nullable=ALL)
@@ -65,14 +68,16 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 @dataclass(slots=True, kw_only=True)
 class TxnOffsetCommitResponseTopic(Struct):
-    name: str = on_wire(STRING)
+    name: str = on_wire(STRING, until=5, ignorable=True)
     """Name of the topic."""
+    topic_id: bytes = on_wire(UUID, since=6, ignorable=True)
+    """Id of the topic."""
     partitions: list[TxnOffsetCommitResponsePartition] = on_wire(Array(TxnOffsetCommitResponsePartition))
     """One result for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
-class TxnOffsetCommitResponse(Message, api_key=28, versions=(0, 5), flexible_since=3):
+class TxnOffsetCommitResponse(Message, api_key=28, versions=(0, 6), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""
     topics: list[TxnOffsetCommitResponseTopic] = on_wire(Array(TxnOffsetCommitResponseTopic))

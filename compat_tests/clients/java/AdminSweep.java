@@ -90,7 +90,18 @@ public class AdminSweep {
             all.add(method.getName());
         }
         System.out.println("all\t0\tok\t" + String.join(" ", all));
-        org.apache.kafka.common.utils.Exit.exit(0); // as the tools of Kafka end: they may share a virtual machine
+        exit();
+    }
+
+    /** As the tools of Kafka end: they may share a virtual machine. Kafka 4.4 has the class in another package. */
+    private static void exit() throws ReflectiveOperationException {
+        Class<?> exit;
+        try {
+            exit = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException older) {
+            exit = Class.forName("org.apache.kafka.common.utils.Exit");
+        }
+        exit.getMethod("exit", int.class).invoke(null, 0);
     }
 
     void tell(String operation, Operation what) {

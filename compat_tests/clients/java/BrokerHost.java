@@ -2,13 +2,13 @@ import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
 import kafka.tools.StorageTool;
-import org.apache.kafka.common.utils.Exit;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.common.utils.Utils;
 
@@ -29,16 +29,33 @@ public final class BrokerHost {
         PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         System.setOut(System.err);
         // One broker that gives up is no reason for the others to end.
-        Exit.Procedure refusal = (status, message) -> {
-            throw new IllegalStateException("a broker wants to end with status " + status + ": " + message);
-        };
-        Exit.setExitProcedure(refusal);
-        Exit.setHaltProcedure(refusal);
+        refuseExits();
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             answers.println(answer(line.split("\t", -1)));
         }
         Runtime.getRuntime().halt(0);
+    }
+
+    private static void refuseExits() throws ReflectiveOperationException {
+        Class<?> exit = exitClass();
+        Class<?> procedure = Class.forName(exit.getName() + "$Procedure");
+        Object refusal = Proxy.newProxyInstance(procedure.getClassLoader(), new Class<?>[] {procedure},
+            (proxy, method, values) -> {
+                throw new IllegalStateException(
+                    "a broker wants to end with status " + values[0] + ": " + values[1]);
+            });
+        exit.getMethod("setExitProcedure", procedure).invoke(null, refusal);
+        exit.getMethod("setHaltProcedure", procedure).invoke(null, refusal);
+    }
+
+    /** The class of Kafka that ends the process; 4.4 has it in another package. */
+    private static Class<?> exitClass() throws ClassNotFoundException {
+        try {
+            return Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException older) {
+            return Class.forName("org.apache.kafka.common.utils.Exit");
+        }
     }
 
     private static String answer(String[] words) {

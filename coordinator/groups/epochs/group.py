@@ -115,8 +115,8 @@ class EpochGroup(Generic[AnyMember, Target]):
 
     def check_commit(self, request: CommitRequest, generation: int, version: int | None) -> ErrorCode:
         """UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, and where the epoch is not that of the member
-        STALE_MEMBER_EPOCH; of a classic member, and with a transaction (whose clients do not know that code),
-        ILLEGAL_GENERATION. An older epoch may commit what the member has had since then (KIP-1251)."""
+        STALE_MEMBER_EPOCH, or for a classic member ILLEGAL_GENERATION. An older epoch may commit what the
+        member has had since then (KIP-1251)."""
         epoch, in_transaction = generation, version is None
         if epoch < 0 and not self.members:
             return NONE
@@ -132,8 +132,7 @@ class EpochGroup(Generic[AnyMember, Target]):
             return NONE
         if epoch < member.current.member_epoch and self._owned_since(member, epoch, request):
             return NONE
-        is_generation = member.is_classic or in_transaction
-        return ErrorCode.ILLEGAL_GENERATION if is_generation else ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Check a fetch as a commit; an administrator names no member."""

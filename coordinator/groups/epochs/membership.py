@@ -241,7 +241,11 @@ class EpochMembership(Generic[AnyGroup, AnyMember, AnyChange]):
         records: list[GroupRecord] = []
         for member in members:
             records += group.records.tombstones(group_id, member.member_id)
-        self._store_all(group_id, [*records, *self._records_without(group, members)], now_ms, out)
+        records += self._records_without(group, members)
+        if len(members) == len(group.members):
+            # An emptied group has nothing to assign: it is up to date, and the next member waits for nothing.
+            records.append(group.records.target_epoch(group_id, group.group_epoch + 1))
+        self._store_all(group_id, records, now_ms, out)
         for member in members:
             self.cancel_timers(group, member, out)
 

@@ -74,6 +74,8 @@ class ShareChange(MemberChange[ShareGroup]):
     """Names of all topics that the group now subscribes to."""
     missing: Mapping[bytes, TopicStates]
     """Partitions that are to get a state."""
+    known: Collection[bytes]
+    """Ids of the topics that had partitions with a state, or on the way to one, before."""
 
 
 class ShareMembership(EpochMembership[ShareGroup, ShareMember, ShareChange]):
@@ -168,6 +170,7 @@ class ShareMembership(EpochMembership[ShareGroup, ShareMember, ShareChange]):
             return
         retry_ms = self._settings.group_share_initialize_retry_interval_ms
         change.missing = partition_states.missing(group, change.topics, view, now_ms, retry_ms)
+        change.known = group.states.initialized.keys() | group.states.initializing.keys()
         states = partition_states.without_deleted(group.states, view)
         if change.missing:
             states = partition_states.to_initialize(states, change.missing)
@@ -187,7 +190,7 @@ class ShareMembership(EpochMembership[ShareGroup, ShareMember, ShareChange]):
         missing = change.missing
         if missing:
             group.asked_at_ms |= dict.fromkeys(missing, now_ms)
-            states = partition_states.initial_states(group, change.group_epoch, missing)
+            states = partition_states.initial_states(group, change.group_epoch, missing, change.known)
             out.append(InitializeStates(StatesInitialized(group.group_id, now_ms), states))
         else:
             group.are_states_complete = not (group.states.initializing or group.deletion_asked_at_ms)

@@ -111,9 +111,17 @@ def initialized(states: PartitionStates, results: Results, *, gives_up: bool) ->
     return states._replace(initializing=initializing, initialized=_united(states.initialized, new))
 
 
-def initial_states(group: ShareGroup, epoch: int, topics: TopicsWithStates) -> list[InitialState]:
+def initial_states(
+    group: ShareGroup, epoch: int, topics: TopicsWithStates, known: Collection[bytes]
+) -> list[InitialState]:
+    """A partition that a `known` topic has gained begins at its first record, as the group has read the topic
+    before; others where `share.auto.offset.reset` says."""
     return [
-        InitialState(SharePartitionKey(group.group_id, topic_id, index), epoch, UNINITIALIZED_OFFSET)
+        InitialState(
+            SharePartitionKey(group.group_id, topic_id, index),
+            epoch,
+            0 if topic_id in known else UNINITIALIZED_OFFSET,
+        )
         for topic_id, one in topics.items()
         for index in sorted(one.partitions)
     ]

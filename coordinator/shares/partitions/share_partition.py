@@ -107,6 +107,13 @@ def _to_store(run: Run) -> StateBatch:
     )
 
 
+def _state_of(stored: int) -> DeliveryState:
+    """The state of stored records. Nobody gets one that Kafka was about to put into a dead letter queue: it
+    is archived."""
+    state = DeliveryState(stored)
+    return DeliveryState.ARCHIVED if state is DeliveryState.ARCHIVING else state
+
+
 class SharePartition:
     """See the module. `state` is what was stored; `start` its start offset, if need be by the settings of
     the group. Raises ValueError for a state that contradicts itself."""
@@ -126,7 +133,7 @@ class SharePartition:
                 raise ValueError(f"a state of offsets {first} to {last} behind {self.fresh}")
             if first > self.fresh:
                 self._window.add(Hole(self.fresh, first - 1))
-            run = Run(first, last, DeliveryState(stored.delivery_state), stored.delivery_count)
+            run = Run(first, last, _state_of(stored.delivery_state), stored.delivery_count)
             self._window.add(Batch(run))
             self.fresh = last + 1
         if self._window:

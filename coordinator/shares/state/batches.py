@@ -3,13 +3,14 @@
 What is known of an offset is the highest delivery count that was told of it, and of equal counts the highest
 state: acknowledgements only go on.
 
-Source: PersisterStateBatchCombiner of Kafka 4.3.
+Source: PersisterStateBatchCombiner of Kafka 4.4.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -33,16 +34,12 @@ def combined(known: Sequence[Batch], new: Iterable[Batch], start_offset: int) ->
     """One list for both, in the order of offsets, in which no batch overlaps another.
 
     What is before `start_offset` is left out; -1 leaves nothing out. Neighbours in one state become one
-    batch, but not where Kafka leaves them two: if the second of them came out of a later overlap.
+    batch.
     """
     batches = [*known, *new]
     if start_offset != -1:
         batches = _from(start_offset, batches)
-    if len(batches) < 2:
-        return batches
-    # Both are sorted as a rule, or nearly so.
-    batches.sort()
-    return _without_overlaps(batches)
+    return batches if len(batches) < 2 else _without_overlaps(batches)
 
 
 def _from(start_offset: int, batches: list[Batch]) -> list[Batch]:
@@ -54,48 +51,27 @@ def _from(start_offset: int, batches: list[Batch]) -> list[Batch]:
 
 
 def _without_overlaps(batches: list[Batch]) -> list[Batch]:
-    """The first two of what is left are looked at, again and again. What comes out of them goes back: it may
-    overlap a third. A batch that touches no other is done."""
+    """A sweep over the offsets at which a batch begins or ends."""
+    # Both lists are sorted as a rule, or nearly so.
+    batches.sort()
+    edges = sorted({edge for batch in batches for edge in (batch.first_offset, batch.last_offset + 1)})
     done: list[Batch] = []
-    pieces: list[Batch] = []
-    """A heap of what went back."""
-    position, end = 0, len(batches)
-    while position < end or pieces:
-        if pieces and (position == end or pieces[0] <= batches[position]):
-            first = heappop(pieces)
-        else:
-            first = batches[position]
+    open_batches: list[tuple[int, int, int]] = []
+    """A heap with the batch that counts on top: negative count, negative state, last offset. A batch that has
+    ended goes when it comes to the top."""
+    position = 0
+    for offset, following in pairwise(edges):
+        while position < len(batches) and batches[position].first_offset == offset:
+            batch = batches[position]
+            heappush(open_batches, (-batch.delivery_count, -batch.delivery_state, batch.last_offset))
             position += 1
-        from_pieces = bool(pieces) and (position == end or pieces[0] <= batches[position])
-        if not from_pieces and position == end:
-            done.append(first)
-            break
-        second = pieces[0] if from_pieces else batches[position]
-        if second.first_offset > first.last_offset and not (
-            second.first_offset == first.last_offset + 1 and second[2:] == first[2:]
-        ):
-            done.append(first)
+        while open_batches and open_batches[0][2] < offset:
+            heappop(open_batches)
+        if not open_batches:
             continue
-        if from_pieces:
-            heappop(pieces)
+        count, state = -open_batches[0][0], -open_batches[0][1]
+        if done and done[-1].last_offset + 1 == offset and done[-1][2:] == (count, state):
+            done[-1] = done[-1]._replace(last_offset=following - 1)
         else:
-            position += 1
-        for piece in _of_two(first, second):
-            heappush(pieces, piece)
+            done.append(Batch(offset, following - 1, count, state))
     return done
-
-
-def _of_two(first: Batch, second: Batch) -> list[Batch]:
-    """Batches in place of two that overlap, or touch in one state; `first` comes before `second`."""
-    if first[2:] == second[2:]:
-        return [first._replace(last_offset=max(first.last_offset, second.last_offset))]
-    if second[2:] < first[2:]:
-        if second.last_offset <= first.last_offset:
-            return [first]
-        return [first, second._replace(first_offset=first.last_offset + 1)]
-    pieces = [second]
-    if first.first_offset < second.first_offset:
-        pieces.append(first._replace(last_offset=second.first_offset - 1))
-    if first.last_offset > second.last_offset:
-        pieces.append(first._replace(first_offset=second.last_offset + 1))
-    return pieces

@@ -92,6 +92,8 @@ BATCH_BYTES = 20
 """Size of one state batch."""
 
 NEGATIVE_PARTITION = "A partition number cannot be negative."
+NEGATIVE_LEADER_EPOCH = "The leader epoch cannot be a negative number."
+NEGATIVE_STATE_EPOCH = "The state epoch cannot be a negative number."
 NEVER_INITIALIZED = "The state of this share partition was not initialized."
 UNSOUND_BATCH = "A state batch ends before it begins."
 TOO_LARGE = "The state would not fit into one record."
@@ -308,9 +310,12 @@ class ShareMachine:
         now_ms: int,
         out: list[Effect],
     ) -> initialize_share_group_state.PartitionResult:
-        """Begin anew. FENCED_STATE_EPOCH; UNKNOWN_SERVER_ERROR for a group's id that no record can hold."""
+        """Begin anew. INVALID_REQUEST for an epoch below 0, FENCED_STATE_EPOCH; UNKNOWN_SERVER_ERROR for a
+        group's id that no record can hold."""
         kept = self.states.get(key)
         _check_number(key)
+        if asked.state_epoch < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, NEGATIVE_STATE_EPOCH)
         if kept is not None:
             _check_state_epoch(kept, asked.state_epoch)
         self._check_topic(key)
@@ -341,12 +346,14 @@ class ShareMachine:
         out: list[Effect],
     ) -> read_share_group_state.PartitionResult:
         """Kept state, for the leader with this epoch: earlier ones are fenced from now on. INVALID_REQUEST
-        for a state that was not initialized, FENCED_LEADER_EPOCH. An epoch of -1 is not compared, and fences
-        nobody."""
+        for a state that was not initialized and for an epoch below 0, FENCED_LEADER_EPOCH."""
+        _check_number(key)
+        if asked.leader_epoch < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, NEGATIVE_LEADER_EPOCH)
         kept = self._checked(key, asked.leader_epoch)
         self._check_topic(key)
         state = kept.state
-        if asked.leader_epoch not in (-1, kept.leader_epoch_max):
+        if asked.leader_epoch != kept.leader_epoch_max:
             change = Update(
                 state.snapshot_epoch,
                 asked.leader_epoch,
@@ -374,9 +381,14 @@ class ShareMachine:
         now_ms: int,
         out: list[Effect],
     ) -> write_share_group_state.PartitionResult:
-        """Keep changes. INVALID_REQUEST for a state that was not initialized, and for a batch that ends
-        before it begins; FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH; UNKNOWN_SERVER_ERROR if the state would be
-        more than one record can hold. Epochs of -1 are not compared; a start offset of -1 is as before."""
+        """Keep changes. INVALID_REQUEST for a state that was not initialized, for an epoch below 0, and for a
+        batch that ends before it begins; FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH; UNKNOWN_SERVER_ERROR if the
+        state would be more than one record can hold. A start offset of -1 is as before."""
+        _check_number(key)
+        if asked.leader_epoch < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, NEGATIVE_LEADER_EPOCH)
+        if asked.state_epoch < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, NEGATIVE_STATE_EPOCH)
         kept = self._checked(key, asked.leader_epoch)
         _check_state_epoch(kept, asked.state_epoch)
         self._check_topic(key)
@@ -387,10 +399,13 @@ class ShareMachine:
         if not are_sound(batches):
             raise KafkaError(ErrorCode.INVALID_REQUEST, UNSOUND_BATCH)
         state = kept.state
-        start_offset, complete_count = asked.start_offset, asked.delivery_complete_count
-        if -1 != start_offset < state.start_offset:
-            # A leader's start only goes on: this one was on its way for long, and sent again meanwhile.
-            start_offset, complete_count = state.start_offset, state.delivery_complete_count
+        # A leader's start only goes on: a lower one was on its way for long, and sent again meanwhile.
+        start_offset = max(asked.start_offset, state.start_offset)
+        complete_count = asked.delivery_complete_count
+        if asked.start_offset == state.start_offset:
+            complete_count = max(complete_count, state.delivery_complete_count)
+        elif asked.start_offset < state.start_offset:
+            complete_count = state.delivery_complete_count
         change = Update(
             state.snapshot_epoch,
             # The epoch of a leader is noted when it reads.

@@ -34,12 +34,14 @@ NO_DELIVERY_COUNT = -1
 
 
 class DeliveryState(IntEnum):
-    """Delivery state of records. 3 is reserved by KIP-1191."""
+    """Delivery state of records."""
 
     AVAILABLE = 0
     ACQUIRED = 1
     """Never stored."""
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """Stored by Kafka until the record is in the dead letter queue (KIP-1191)."""
     ARCHIVED = 4
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import RequestContext
+from odradek.apis.api_versions import ANY_NODE
 from odradek.apis.refusals import ONE_CODE
 from odradek.apis.table import MODULES, declared
 from odradek.server.security.sasl.exchange import decoded, encoded
@@ -35,6 +36,9 @@ class OtherApis:
         if header.api_version not in served.api.versions:
             return self._routes.refuse_version(header.correlation_id), False
         request = decoded(served.api.request, header, frame, position)
+        if request.cluster_id is not None and request.node_id != ANY_NODE:
+            # As in Kafka, who has not authenticated is not told which node this is.
+            request.cluster_id, request.node_id = None, ANY_NODE
         connection = self._connection
         context = RequestContext(
             header.api_key,

@@ -56,10 +56,9 @@ def test_neighbours_in_one_state_become_one():
     assert combined([Batch(0, 4, 1, 2)], [Batch(5, 9, 2, 2)], -1) == [Batch(0, 4, 1, 2), Batch(5, 9, 2, 2)]
 
 
-def test_neighbours_stay_two_where_kafka_leaves_them():
-    # The second comes out of an overlap, and then the first was done already.
+def test_neighbours_become_one_also_out_of_an_overlap():
     known = [Batch(0, 4, 2, 2), Batch(5, 10, 1, 0)]
-    assert combined(known, [Batch(5, 12, 2, 2)], -1) == [Batch(0, 4, 2, 2), Batch(5, 12, 2, 2)]
+    assert combined(known, [Batch(5, 12, 2, 2)], -1) == [Batch(0, 12, 2, 2)]
 
 
 def test_a_batch_that_ends_before_it_begins_is_not_sound():

@@ -124,6 +124,12 @@ def test_a_group_may_forbid_to_renew():
     assert story.refused(0, 9, RENEW) == ErrorCode.INVALID_RECORD_STATE
 
 
+def test_what_kafka_was_about_to_put_into_a_dead_letter_queue_is_archived():
+    story = Story(state_batch(0, 4, DeliveryState.ARCHIVING, 5), state_batch(5, 9, AVAILABLE, 1))
+    assert story.partition.start == 5
+    assert story.acquire(records_max=5) == [(5, 9, 2)]
+
+
 def test_after_its_last_delivery_a_record_is_archived():
     story = Story(limits=ShareLimits(lock_ms=1, deliveries_max=2, locks_max=100))
     story.acquire()

@@ -28,6 +28,7 @@ from odradek.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
     Subtopology,
+    TaskOffset,
     Topology,
 )
 from odradek.wire.schema import copied_as
@@ -158,6 +159,8 @@ def heartbeat(line: Line) -> StreamsGroupHeartbeatRequest:
         user_endpoint=endpoint,
         client_tags=[] if epoch == 0 else None,
         shutdown_application="shutdown" in line.rest,
+        task_offsets=named_offsets(line.get("restored")),
+        task_end_offsets=named_offsets(line.get("ends")),
     )
 
 
@@ -185,6 +188,18 @@ def named_tasks(text: str) -> dict[str, frozenset[int]]:
     """`0:0+1,1:2`; `-` for none."""
     parts = (part.split(":") for part in text.split(",") if text != "-")
     return {number: frozenset(map(int, partitions.split("+"))) for number, partitions in parts}
+
+
+def named_offsets(text: str | None) -> list[TaskOffset] | None:
+    """`0:0=5,0:1=7`"""
+    if text is None:
+        return None
+    found = []
+    for part in text.split(",") if text else ():
+        task, _, offset = part.partition("=")
+        subtopology_id, _, partition = task.partition(":")
+        found.append(TaskOffset(subtopology_id=subtopology_id, partition=int(partition), offset=int(offset)))
+    return found
 
 
 # Effects as text
@@ -244,6 +259,12 @@ def description_text(group: DescribedGroup) -> str:
     )
     members = " ".join(
         f"{m.member_id}@{m.member_epoch}={tasks_text(m.assignment)}->{tasks_text(m.target_assignment)}"
+        + ("" if m.instance_id is None else f" instance={m.instance_id}")
+        + "".join(
+            f" {name}=" + ",".join(f"{one.subtopology_id}:{one.partition}={one.offset}" for one in offsets)
+            for name, offsets in (("restored", m.task_offsets), ("ends", m.task_end_offsets))
+            if offsets
+        )
         for m in group.members
     )
     return (

@@ -11,7 +11,12 @@ from compat_tests.clients.aio import AiokafkaClient
 from compat_tests.clients.confluent import ConfluentClient
 from compat_tests.clients.java import JavaClient
 from compat_tests.clients.kafka_python import KafkaPythonClient
+from compat_tests.differential.test_compressed_data import HEADER_BYTES, with_section
+from compat_tests.differential.test_records import batch
+from compat_tests.kit.readers import asking
 from compat_tests.stories import some_messages, topic_name
+from odradek.wire.compression import Compression, compress
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 LIBRARIES: dict[str, type[Client]] = {
     "kafka-python": KafkaPythonClient,
@@ -19,6 +24,9 @@ LIBRARIES: dict[str, type[Client]] = {
     "aiokafka": AiokafkaClient,
     "java": JavaClient,
 }
+
+BY_NAME = 12
+"""Version of Produce, the last one in which topics have names."""
 
 
 @pytest.fixture(scope="module")
@@ -42,3 +50,20 @@ def test_what_one_client_writes_every_client_reads(clients: Mapping[str, Client]
     for name, reader in clients.items():
         records = reader.read(topic, {0: 0}, len(written))
         assert [record.content() for record in records] == written, f"{writer} to {name}"
+
+
+@pytest.mark.parametrize("padding", [b"", bytes(1), bytes(8), bytes(1_000)], ids=len)
+def test_padded_gzip_is_read_by_every_client(
+    clients: Mapping[str, Client], bootstrap: str, padding: bytes
+) -> None:
+    """Old producers in .NET and PHP send whole buffers. No broker changes what it got."""
+    topic = topic_name("padded")
+    clients["kafka-python"].create_topic(topic, 1)
+    plain = batch(5)
+    padded = with_section(plain, Compression.GZIP, compress(Compression.GZIP, plain[HEADER_BYTES:]) + padding)
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=padded)])
+    with asking(bootstrap) as side:
+        answer = side.ask(ProduceRequest(acks=-1, timeout_ms=9_000, topic_data=[data]), BY_NAME)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+    for name, reader in clients.items():
+        assert len(reader.read(topic, {0: 0}, 5)) == 5, name

@@ -1,4 +1,4 @@
-"""Kafka Streams 4.3 with `group.protocol=streams` (KIP-1071): a word count over two instances, of which one
+"""Kafka Streams 4.4 with `group.protocol=streams` (KIP-1071): a word count over two instances, of which one
 is killed and the broker restarted in the middle; and what Kafka's tools tell of such a group.
 
 `--broker=kafka` runs the same against Apache Kafka.
@@ -23,6 +23,7 @@ from compat_tests.streams.word_count import (
     PARTITIONS,
     WORDS,
     Application,
+    WordCount,
 )
 from odradek.coordinator.cluster.partitioner import partition_for
 
@@ -41,13 +42,14 @@ OPTIONS = {
 
 @pytest.fixture
 def quick_broker(request: pytest.FixtureRequest) -> Iterator[OdradekBroker | ApacheBroker]:
-    """A broker for one test, at which members are missed soon."""
+    """A broker for one test, at which members are missed soon unless the test says otherwise."""
+    options = OPTIONS | getattr(request, "param", {})
     if request.config.getoption("--broker") == "kafka":
-        with reference.Kafka(properties={name: str(value) for name, value in OPTIONS.items()}) as kafka:
+        with reference.Kafka(properties={name: str(value) for name, value in options.items()}) as kafka:
             yield ApacheBroker(kafka)
     else:
         make: Callable = request.getfixturevalue("odradek_broker_factory")
-        yield OdradekBroker(make(options=OPTIONS))
+        yield OdradekBroker(make(options=options))
 
 
 @pytest.fixture
@@ -114,6 +116,37 @@ def test_two_instances_share_the_tasks_and_outlive_a_kill_and_a_restart_of_the_b
     topics = application.internal_topics()
     assert topics[f"{application.id}-counts-changelog"] == "compact"
     assert topics[f"{application.id}-words-repartition"] == "delete"
+
+
+def group_epoch(application: Application) -> int:
+    told = streams_groups(application, "--describe", "--state", "--verbose", "--group", application.id)
+    names, values = (line.split() for line in told.splitlines() if line.strip())
+    return int(dict(zip(names, values, strict=False))["GROUP-EPOCH"])
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("quick_broker", [{"group.streams.session.timeout.ms": 60_000}], indirect=True)
+def test_static_members_come_back_to_their_tasks(application: Application) -> None:
+    """From Kafka 4.4 on: who is away for a while keeps its place, and the group its epoch."""
+
+    def start(name: str) -> WordCount:
+        return application.start(name, "group.protocol=streams", f"group.instance.id={name}")
+
+    application.write(60)
+    first, second = start("one"), start("two")
+    for run in (first, second):
+        run.wait_until_running()
+    application.wait_until_counted()
+    wait_until(lambda: state_of(application) == "Stable", "the group is stable")
+    epoch = group_epoch(application)
+
+    second.stop()
+    back = start("two")
+    back.wait_until_running()
+    application.write(60)
+    application.wait_until_counted()
+    wait_until(lambda: state_of(application) == "Stable", "the group is stable again")
+    assert group_epoch(application) == epoch
 
 
 @pytest.mark.timeout(400)

@@ -318,6 +318,15 @@ class Kafka:
             raise
 
 
+CONFIG_COMMAND = "org.apache.kafka.tools.ConfigCommand"
+"""Its class since Kafka 4.4; `kafka_tool` and `tool_command` find it in older releases, too."""
+
+
+def _class_in(version: str, main_class: str) -> str:
+    is_moved = main_class == CONFIG_COMMAND and version in (PREVIOUS, OLDER)
+    return "kafka.admin.ConfigCommand" if is_moved else main_class
+
+
 def kafka_tool(
     main_class: str,
     *arguments: str,
@@ -331,6 +340,7 @@ def kafka_tool(
     Raises AssertionError with both outputs when it ends with another status than 0, unless `check` is false;
     subprocess.TimeoutExpired when it takes longer.
     """
+    main_class = _class_in(version, main_class)
     given = stdin.encode() if isinstance(stdin, str) else stdin or b""
     if has_resident_tools(version):
         finished = _run_resident(programs(version), ["", main_class, *arguments], given, timeout_seconds)
@@ -399,4 +409,4 @@ def _assert_success(finished: subprocess.CompletedProcess[str]) -> None:
 def tool_command(
     main_class: str, *arguments: str, version: str = CURRENT, jvm: Sequence[str] = ()
 ) -> list[str]:
-    return programs(version).command(main_class, *arguments, jvm=(*SMALL_JVM, *jvm))
+    return programs(version).command(_class_in(version, main_class), *arguments, jvm=(*SMALL_JVM, *jvm))

@@ -20,7 +20,7 @@ from compat_tests.clients.kafka_python import KafkaPythonClient
 from tests.tiers import rest_at_night
 
 TOOLS = "org.apache.kafka.tools"
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = reference.CONFIG_COMMAND
 TOPIC = "administered"
 
 OWN = (
@@ -186,14 +186,14 @@ def features(pair: Pair, words: str, version: str) -> list[tuple[int, str]]:
 def test_the_features_tool_ends_as_with_kafka(pair: Pair, version: str) -> None:
     """With the levels of a new directory, which are those of Kafka."""
     is_current = version == reference.CURRENT
-    upgrades = ["upgrade --release-version 4.3", "upgrade --metadata 4.3"] if is_current else []
+    upgrades = ["upgrade --release-version 4.4", "upgrade --metadata 4.4"] if is_current else []
     for words in (
         "describe",
         *upgrades,
         "upgrade --release-version 3.9",
         "upgrade --metadata 3.9",
-        "upgrade --feature kraft.version=1 --feature metadata.version=30",
-        "upgrade --feature metadata.version=31",
+        "upgrade --feature kraft.version=1 --feature metadata.version=33",
+        "upgrade --feature metadata.version=34",
         "downgrade --metadata 3.9",
         "downgrade --unsafe --metadata 3.9",
         "disable --feature metadata.version",

@@ -1,4 +1,4 @@
-"""Directories that Apache Kafka wrote, of 4.3 and of 3.9: taken in, and served record by record as it did."""
+"""Directories that Apache Kafka wrote, of 4.4 and of 3.9: taken in, and served record by record as it did."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ SHARE_GROUP = "parcels"
 def begin_at_the_start(bootstrap: str) -> None:
     where = ("--bootstrap-server", bootstrap, "--alter", "--group", SHARE_GROUP)
     setting = "share.auto.offset.reset=earliest"
-    reference.kafka_tool("kafka.admin.ConfigCommand", *where, "--add-config", setting)
+    reference.kafka_tool(reference.CONFIG_COMMAND, *where, "--add-config", setting)
 
 
 def read_as_share_group(bootstrap: str, count: int) -> dict[tuple[int, int], int]:

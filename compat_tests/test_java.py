@@ -1,4 +1,4 @@
-"""Kafka's Java clients of 4.3 and of 3.9 against the broker: every story of `stories.py`."""
+"""Kafka's Java clients of 4.4 and of 3.9 against the broker: every story of `stories.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operation of the Java admin client, of 4.3 and of 3.9: it works, or it is refused at once.
+"""Every operation of the Java admin client, of 4.4 and of 3.9: it works, or it is refused at once.
 
 `AdminSweep.java` does them one after the other. Nothing may wait for a time-out.
 """
@@ -73,6 +73,7 @@ SERVED_NEWER = {
 REFUSED_ALIKE = {
     "unregisterBroker": "BrokerIdNotRegisteredException",
     "removeRaftVoter": "VoterNotFoundException",
+    "unregisterController": "ControllerIdNotRegisteredException",
     "describeAcls": "SecurityDisabledException",
     "createAcls": "SecurityDisabledException",
     "deleteAcls": "SecurityDisabledException",

@@ -1,4 +1,4 @@
-"""Kafka's own command-line programs, of 4.3 and of 3.9, against the broker."""
+"""Kafka's own command-line programs, of 4.4 and of 3.9, against the broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from compat_tests import reference
 from compat_tests.brokers import TestBroker
 from compat_tests.clients import DEADLINE_SECONDS, Message, wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
-from compat_tests.reference import kafka_tool, tool_command
+from compat_tests.reference import CONFIG_COMMAND, kafka_tool, tool_command
 from compat_tests.stories import START_MS, Sending, topic_name
 from odradek.storage.directories.store import MANY_TO_CLOSE
 from odradek.storage.log.batches import scan
@@ -117,7 +117,7 @@ def test_the_configs_tool_adds_describes_and_deletes(
     entity = tuple(topic if word == "TOPIC" else word for word in entity)
 
     def run(*arguments: str, check: bool = True) -> str:
-        command = ("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *arguments, *entity)
+        command = (CONFIG_COMMAND, "--bootstrap-server", bootstrap, *arguments, *entity)
         finished = kafka_tool(*command, version=version, check=check)
         return finished.stdout + finished.stderr
 
@@ -138,7 +138,7 @@ def test_the_configs_tool_looks_after_groups(bootstrap: str) -> None:
     group, setting = topic_name("group"), "consumer.session.timeout.ms"
 
     def run(*arguments: str, check: bool = True) -> str:
-        command = ("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, "--entity-type", "groups")
+        command = (CONFIG_COMMAND, "--bootstrap-server", bootstrap, "--entity-type", "groups")
         finished = kafka_tool(*command, *arguments, check=check)
         return finished.stdout + finished.stderr
 
@@ -439,7 +439,7 @@ def test_the_reassignment_tool_throttles_a_move_and_takes_the_throttles_back(
         found = {}
         for entity in (("brokers", "1"), ("topics", topic)):
             of = ("--describe", "--entity-type", entity[0], "--entity-name", entity[1])
-            command = ("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *of)
+            command = (CONFIG_COMMAND, "--bootstrap-server", bootstrap, *of)
             text = kafka_tool(*command, version=version).stdout
             found.update(re.findall(r"^ +([\w.]+)=(\S*) sensitive", text, re.MULTILINE))
         return found

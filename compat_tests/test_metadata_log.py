@@ -66,8 +66,8 @@ FEATURES = {
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
     "kraft.version": (0, 1),
-    "metadata.version": (21, 30),
-    "share.version": (0, 1),
+    "metadata.version": (21, 33),
+    "share.version": (0, 2),
     "streams.version": (0, 1),
     "transaction.version": (0, 2),
 }

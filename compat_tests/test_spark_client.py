@@ -1,4 +1,4 @@
-"""The client of Spark's tasks against Odradek, Apache Kafka 4.3 (`--broker=kafka`) and, always, Kafka 3.9."""
+"""The client of Spark's tasks against Odradek, Apache Kafka 4.4 (`--broker=kafka`) and, always, Kafka 3.9."""
 
 from __future__ import annotations
 

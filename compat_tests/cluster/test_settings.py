@@ -13,7 +13,7 @@ from compat_tests.cluster.inside import Inside
 from compat_tests.cluster.test_membership import create_on
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
-from compat_tests.reference import kafka_tool
+from compat_tests.reference import CONFIG_COMMAND, kafka_tool
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -96,7 +96,7 @@ def test_a_brokers_settings_reach_its_logs_and_connections_by_kafkas_tool(
         side = Side("odradek", node.bootstrap_servers)
         create_on(side, "kept-long", 71)
         kafka_tool(
-            "kafka.admin.ConfigCommand",
+            CONFIG_COMMAND,
             *("--bootstrap-server", node.bootstrap_servers, "--alter", "--entity-type", "brokers"),
             *("--entity-name", "71", "--add-config", "log.retention.ms=12345,max.connections=3"),
         )

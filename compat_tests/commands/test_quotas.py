@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from compat_tests.clients import wait_until
-from compat_tests.reference import kafka_tool
+from compat_tests.reference import CONFIG_COMMAND, kafka_tool
 
 Rows = list[dict[str, Any]]
 WORDS = {"user-principal": "user", "client-id": "client-id", "ip": "ip"}
@@ -16,7 +16,7 @@ WORDS = {"user-principal": "user", "client-id": "client-id", "ip": "ip"}
 def described(bootstrap: str, *types: str) -> list[Any]:
     """Entity, key and value of each quota, sorted, as the tool prints them."""
     asked = [word for kind in types for word in ("--entity-type", kind)]
-    run = kafka_tool("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, "--describe", *asked)
+    run = kafka_tool(CONFIG_COMMAND, "--bootstrap-server", bootstrap, "--describe", *asked)
     found = []
     for line in run.stdout.splitlines():
         entity, are, values = line.partition(" are ")

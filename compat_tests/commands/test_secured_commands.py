@@ -1,5 +1,5 @@
 """`odradek` as a program logs in by TLS and each mechanism of SASL: at Odradek, and by night at Apache Kafka
-4.3 and 3.9."""
+4.4 and 3.9."""
 
 from __future__ import annotations
 

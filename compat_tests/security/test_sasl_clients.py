@@ -201,7 +201,7 @@ def kafka_configs(broker: Broker, path: pathlib.Path, *arguments: str) -> str:
         f'sasl.jaas.config={module} required username="admin" password="pw-of-admin";\n'
     )
     finished = reference.kafka_tool(
-        "kafka.admin.ConfigCommand",
+        reference.CONFIG_COMMAND,
         *(
             "--bootstrap-server",
             broker.bootstrap_servers,

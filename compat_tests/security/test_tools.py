@@ -26,8 +26,8 @@ from compat_tests.kit.looking import looks
 from compat_tests.stories import START_MS
 
 TOOLS = "org.apache.kafka.tools"
+CONFIGS = reference.CONFIG_COMMAND
 TOPICS = f"{TOOLS}.TopicCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
 GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
 CLIENT_METRICS = f"{TOOLS}.ClientMetricsCommand"
 

@@ -62,6 +62,7 @@ public class AdminSweepNewer {
         });
         sweep.tell("deleteShareGroupOffsets", () -> AdminSweep.get(
             sweep.admin.deleteShareGroupOffsets(group, Set.of(sweep.topic)).all()));
+        sweep.tell("unregisterController", () -> AdminSweep.get(sweep.admin.unregisterController(4711).all()));
         sweep.tell("deleteShareGroups", () -> AdminSweep.get(sweep.admin.deleteShareGroups(List.of(group)).all()));
     }
 }

@@ -186,7 +186,7 @@ class OurBroker:
     def __init__(self, kafka: reference.Kafka, cluster_id: str) -> None:
         self.client = RawClient(kafka.controller_port)
         self.observer = Observer(kafka.controller_port, cluster_id)
-        self.directories = [os.urandom(16), os.urandom(16)]
+        self.directories = sorted(os.urandom(16) for _ in range(3))
         registration = broker_registration.BrokerRegistrationRequest(
             broker_id=OURS,
             cluster_id=cluster_id,
@@ -432,7 +432,9 @@ def replicate(client: RawClient, ours: OurBroker) -> None:
     assert moving.partition("plain", 0).removing == (KAFKA,)
     lost = {"offline_log_dirs": [ours.directories[1]], "cordoned_log_dirs": [ours.directories[0]]}
     view = ours.wait(
-        lambda view: view.registrations[OURS].directories == (ours.directories[0],) and view,
+        lambda view: (
+            view.registrations[OURS].directories == (ours.directories[0], ours.directories[2]) and view
+        ),
         "a directory is lost",
         **lost,
     )

@@ -120,7 +120,7 @@ class World:
 
     def wait(self, ms):
         self.now_ms += ms
-        self.store(self.partition.expire(LIMITS, self.now_ms), self.partition.start)
+        self.store(self.partition.expire(LIMITS, self.now_ms).batches, self.partition.start)
         pending = self.waiting()
         for offset, (_, deadline_ms) in list(self.held.items()):
             if deadline_ms <= self.now_ms and offset not in pending:

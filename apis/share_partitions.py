@@ -7,8 +7,8 @@ fenced, or whose partition this node does not lead any more, is given up: the ne
 again.
 
 A dead letter is asked for when it is stored that its records are being archived. No client waits for it:
-when its writing has ended, another change is stored, which archives the records. A share partition that is
-given up drops the letters that wait: its next leader finds their records in the state.
+when its writing has ended, another change is stored, which archives the records. Where another leader follows,
+the letters that wait are dropped: it finds their records in the state.
 
 Source: SharePartitionManager, SharePartition and ShareFetchUtils of Kafka 4.4.
 """
@@ -193,7 +193,7 @@ class SharePartitions:
         led = self._leadership.lead(name, key.partition)
         share = self._shares.get(key)
         if share is not None and share.leader_epoch != led.leader_epoch:
-            self.give_up(share)
+            self.give_up(share, is_replaced=True)
             share = None
         if share is None:
             share = self._shares[key] = LedShare(key, name, led.leader_epoch)
@@ -206,8 +206,9 @@ class SharePartitions:
         """One that somebody has fetched from."""
         return self._shares.get(key)
 
-    def give_up(self, share: LedShare) -> None:
-        """Whoever waits for it tries again."""
+    def give_up(self, share: LedShare, *, is_replaced: bool = False) -> None:
+        """Whoever waits for it tries again. `is_replaced`: a leader with another epoch finds in the state
+        which dead letters are not written."""
         if share.is_given_up:
             return
         share.is_given_up = True
@@ -216,9 +217,10 @@ class SharePartitions:
         if share.timer is not None:
             share.timer.cancel()
             share.timer = None
-        for cancel in share.letters.values():
-            cancel()
-        share.letters.clear()
+        if is_replaced:
+            for cancel in share.letters.values():
+                cancel()
+            share.letters.clear()
         self._wake_all(share)
 
     def view_changed(self) -> None:
@@ -226,13 +228,10 @@ class SharePartitions:
         for share in list(self._shares.values()):
             view = self._leadership.view
             place = view.partition(share.name, share.key.partition)
-            if (
-                place is None
-                or place.leader != self._leadership.node_id
-                or place.leader_epoch != share.leader_epoch
-                or view.topics[share.name].topic_id != share.key.topic_id
-            ):
+            if place is None or view.topics[share.name].topic_id != share.key.topic_id:
                 self.give_up(share)
+            elif place.leader != self._leadership.node_id or place.leader_epoch != share.leader_epoch:
+                self.give_up(share, is_replaced=True)
 
     def give_up_group(self, group_id: str) -> None:
         """None of its members reads here any more."""
@@ -246,7 +245,7 @@ class SharePartitions:
 
     def give_up_all(self) -> None:
         for share in list(self._shares.values()):
-            self.give_up(share)
+            self.give_up(share, is_replaced=True)
 
     # Loading
 
@@ -444,7 +443,8 @@ class SharePartitions:
 
         def ended() -> None:
             del share.letters[letter]
-            self._archive(share, letter)
+            if not share.is_given_up:
+                self._archive(share, letter)
 
         cancel = self._dead_letters.write(share.key, share.name, letter, ended)
         if letter in share.letters:
@@ -495,7 +495,7 @@ class SharePartitions:
         for done in dones:
             done(error)
         if error is not None and error.code in _GIVEN_UP_WITH:
-            self.give_up(share)
+            self.give_up(share, is_replaced=refusal.error_code is ErrorCode.FENCED_LEADER_EPOCH)
         self._store(share)
         self._leave_if_done(share)
 

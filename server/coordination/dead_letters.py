@@ -198,9 +198,13 @@ class DeadLetterQueues:
                     self._read(effect)
                 case Write():
                     self._write(effect)
-        except Exception:
+        except Exception as error:
             # Nothing else waits because of it.
             logger.exception("a dead letter could not be handled")
+            if isinstance(effect, Write):
+                self._failed(effect, error)
+            elif isinstance(effect, ReadOriginals):
+                self._run(self.machine.read(effect.lane, None, 0, self._clock_ms()))
 
     def _set_timer(self) -> None:
         if self._timer is not None:

@@ -108,7 +108,7 @@ def test_letters_of_a_deleted_topic_are_written_all_the_same(node, letters):
     member = Member(node)
     member.fetch()
     member.acknowledge((0, 0, 3, REJECT))
-    node.delete("t")
+    node.machine.delete_topics(["t"])
     assert letters.cancelled == []
     (letter,) = letters.waiting
     count = len(node.persister.writes)

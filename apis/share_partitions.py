@@ -7,8 +7,8 @@ fenced, or whose partition this node does not lead any more, is given up: the ne
 again.
 
 A dead letter is asked for when it is stored that its records are being archived. No client waits for it:
-when its writing has ended, another change is stored, which archives the records. Where another leader follows,
-the letters that wait are dropped: it finds their records in the state.
+when its writing has ended, another change is stored, which archives the records. Where another leader
+follows, the letters that wait are dropped: it finds their records in the state.
 
 Source: SharePartitionManager, SharePartition and ShareFetchUtils of Kafka 4.4.
 """

@@ -346,9 +346,7 @@ class _PendingShareFetch(Waiting):
     def _unknown(self, partition: PartitionId) -> KafkaError:
         """As Kafka 4.4, which keeps the names of a session's topics: one that was there has been deleted."""
         was_there = self._session.partitions.get(partition, False)
-        return KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if was_there else ErrorCode.UNKNOWN_TOPIC_ID
-        )
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if was_there else ErrorCode.UNKNOWN_TOPIC_ID)
 
     def response_if_ready(self) -> ShareFetchResponse | Waiting:
         if self._is_done and not self.settled:

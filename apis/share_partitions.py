@@ -366,6 +366,13 @@ class SharePartitions:
                 delay_ms = max(deadline_ms - self.clock_ms(), 0)
                 share.timer = self._timers.after(delay_ms, partial(self._expire, share))
 
+    def _time_again(self, share: LedShare) -> None:
+        """Locks that ran while a change was being stored have no timer, or have run out."""
+        if share.timer is not None:
+            share.timer.cancel()
+            share.timer = None
+        self.acquired(share)
+
     def acknowledge(
         self, share: LedShare, member: str, acknowledgements: Sequence[Acknowledgement], done: Done
     ) -> None:
@@ -401,7 +408,7 @@ class SharePartitions:
                 partition.stored(change)
             else:
                 partition.undo(change, self.limits_of(share.key.group_id), self.clock_ms())
-                self.acquired(share)
+                self._time_again(share)
             self._wake(share)
             done(error)
             if error is None:

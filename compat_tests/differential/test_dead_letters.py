@@ -33,9 +33,12 @@ from compat_tests.differential.sharing import (
     wait_for_coordinator,
 )
 from compat_tests.differential.test_records import batch, fetch, produce
+from compat_tests.differential.test_share_state import records_of
 from compat_tests.differential.topics import NOW_MS, metadata_of, new_topic
 from odradek.coordinator.shares.partitions.window import DONE
+from odradek.coordinator.shares.state import record_codec
 from odradek.coordinator.shares.state.persister import DeliveryState
+from odradek.coordinator.shares.state.record_codec import SNAPSHOT
 from odradek.wire.compression import Compression
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.incremental_alter_configs import (
@@ -44,6 +47,7 @@ from odradek.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from odradek.wire.messages.produce import ProduceRequest
+from odradek.wire.record_layout import HEADER_SIZE_BYTES
 from odradek.wire.records import batch_records, build_batch, iter_whole_batches
 
 TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
@@ -300,6 +304,45 @@ def test_a_queue_that_cannot_be_used_loses_the_same_records(pair: Pair, queue: s
         for side in pair.sides:
             assert len(letters_or_records(side, name)) == (3 if name == topic else 0)
     one.close()
+
+
+def test_a_letter_has_the_same_bytes_and_its_record_the_same_states(pair: Pair) -> None:
+    """But for the time of the letter. That the record is being archived is stored before it is archived."""
+    topic, queue = new_topic(pair, "shared"), new_queue(pair)
+    fill(pair, topic, batch(2))
+    group, place = group_of(pair, topic, queue, copies=True), (topic, 0)
+    one = Member(pair, group)
+    one.poll(place, note="gets them")
+    one.acknowledge({place: [(0, 0, [REJECT]), (1, 1, [ACCEPT])]}, "rejects one")
+    compare_letters(pair, queue, 1)
+    compare_states(pair, topic, group)
+    found, states = [], []
+    for side in pair.sides:
+        (told,) = side.ask(fetch(side, queue), 12).responses[0].partitions
+        records = bytes(told.records)
+        ((_, header),) = iter_whole_batches(records)
+        found.append((header.attributes, header.record_count, records[HEADER_SIZE_BYTES:]))
+        states.append(states_of(side, group, 0))
+    pair.compare("the letter", *found)
+    pair.compare("the states of the record", *states)
+    assert states[1][:2] == [DeliveryState.ARCHIVING, DeliveryState.ARCHIVED]
+    one.close()
+
+
+def states_of(side: Side, group: str, offset: int) -> list[int]:
+    """States of the record in the updates and snapshots of `__share_group_state`, as they changed."""
+    states: list[int] = []
+    for key, value in records_of(side):
+        decoded = record_codec.decode_key(key)
+        assert decoded is not None
+        kind, share = decoded
+        if share.group_id != group or value is None:
+            continue
+        decode = record_codec.decode_snapshot if kind == SNAPSHOT else record_codec.decode_update
+        for first, last, _, state in decode(value).batches:
+            if first <= offset <= last and states[-1:] != [state]:
+                states.append(state)
+    return states
 
 
 def letters_or_records(side: Side, topic: str) -> list[Any]:

@@ -344,7 +344,7 @@ class _PendingShareFetch(Waiting):
         self._try()
 
     def _unknown(self, partition: PartitionId) -> KafkaError:
-        """As Kafka 4.4, which keeps the names of a session's topics: one that was there has been deleted."""
+        """The refusal of Kafka 4.4, which keeps the names of a session's topics: one of them is deleted."""
         was_there = self._session.partitions.get(partition, False)
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if was_there else ErrorCode.UNKNOWN_TOPIC_ID)
 

@@ -217,7 +217,7 @@ Effect = ReadOriginals | Write | CreateTopic | End | Report
 
 
 class DeadLetterQueue:
-    """See the module. `pause_ms` gives the pause after so many failures in a row."""
+    """See the module. `pause_ms` gives the pause after so many failures in a row, `ATTEMPTS_MAX` at most."""
 
     def __init__(self, settings: Settings, pause_ms: Callable[[int], float]) -> None:
         self._settings = settings
@@ -274,7 +274,7 @@ class DeadLetterQueue:
             for request, last in taken:
                 effects += self._written(lane, request, last)
         elif code in PASSING:
-            effects += self._pause(lane, now_ms)
+            effects += self._pause(lane, code, now_ms)
         else:
             for request, _ in taken:
                 lane.waiting.popleft()
@@ -297,7 +297,7 @@ class DeadLetterQueue:
                 effects += self._give_up(request, Reason.NOT_CREATED, f"{code.name} {detail}".strip())
             return effects
         creation.failures += 1
-        creation.ready_ms = now_ms + self._pause_ms(creation.failures)
+        creation.ready_ms = now_ms + self._pause_ms(min(creation.failures, ATTEMPTS_MAX))
         effects = []
         left = []
         for request in creation.waiting:
@@ -441,16 +441,16 @@ class DeadLetterQueue:
         batch = lane.batch
         assert batch is not None
         effects: list[Effect] = []
+        reason = self._why_not(lane.queue, self._settings.topic(lane.queue))
         while lane.waiting:
             request = lane.waiting[0]
             if self._drop(request):
                 lane.waiting.popleft()
                 continue
-            queue = self._settings.queue_of(request.key.group_id)
-            reason = self._why_not(queue, self._settings.topic(queue))
-            if reason is not None or queue != lane.queue:
+            if reason is not None or self._settings.queue_of(request.key.group_id) != lane.queue:
+                # The settings have changed.
                 lane.waiting.popleft()
-                effects += self._give_up(request, reason) if reason else self._place(request, now_ms)
+                effects += self._place(request, now_ms)
                 continue
             copies = self._settings.copies(request.key.group_id)
             if copies and request.originals_end <= request.next_offset:
@@ -503,7 +503,7 @@ class DeadLetterQueue:
         lane.waiting.popleft()
         return self._end(request)
 
-    def _pause(self, lane: Lane, now_ms: int) -> list[Effect]:
+    def _pause(self, lane: Lane, code: ErrorCode, now_ms: int) -> list[Effect]:
         lane.failures += 1
         effects: list[Effect] = []
         left: deque[Request] = deque()
@@ -516,10 +516,10 @@ class DeadLetterQueue:
                 left.append(request)
             else:
                 self.failed[request.key.group_id] += 1
-                effects += self._give_up(request, Reason.UNREACHABLE)
+                effects += self._give_up(request, Reason.UNREACHABLE, code.name)
         lane.waiting = left
         if left:
-            lane.ready_ms = now_ms + self._pause_ms(lane.failures)
+            lane.ready_ms = now_ms + self._pause_ms(min(lane.failures, ATTEMPTS_MAX))
         return effects
 
     def _give_up(self, request: Request, reason: Reason, detail: str = "") -> list[Effect]:

@@ -8,7 +8,7 @@ was given up has a letter.
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from odradek.coordinator.shares.partitions.share_partition import (
@@ -206,7 +206,13 @@ STEP = (
     st.tuples(st.just("move_leader")),
 )
 STEPS = st.lists(st.one_of(*STEP), max_size=40)
-STEPS_WITH_LETTERS = st.lists(st.one_of(*STEP, st.tuples(st.just("write_letter"))), max_size=40)
+STEPS_WITH_LETTERS = st.lists(st.one_of(*STEP, st.tuples(st.just("write_letter"))), min_size=12, max_size=40)
+REJECTED = [
+    ("acquire", "a", 3, 3, False),
+    ("acknowledge_held", AcknowledgeType.REJECT, True),
+    ("finish",),
+    ("move_leader",),
+]
 
 
 def take(world, name, *arguments):
@@ -242,5 +248,6 @@ def test_no_history_breaks_a_promise(sizes, steps):
 
 
 @given(SIZES, STEPS_WITH_LETTERS)
+@example([(3, 0)], REJECTED)
 def test_no_history_loses_a_dead_letter(sizes, steps):
     play(World(sizes, replace(LIMITS, has_dead_letters=True)), steps)

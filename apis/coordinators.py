@@ -17,7 +17,9 @@ from odradek.coordinator.asked import Asked, Client, Ticket
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
     from odradek.coordinator.group_coordinator import GroupCoordinator
+    from odradek.coordinator.shares.dead_letters.letters import DeadLetter
     from odradek.coordinator.shares.state.coordinator import ShareCoordinator
+    from odradek.coordinator.shares.state.persister import SharePartitionKey
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
     from odradek.wire.errors import ErrorCode
     from odradek.wire.messages.add_partitions_to_txn import (
@@ -40,6 +42,33 @@ class RemoteLogEnds(Protocol):
         then: Callable[[Mapping[tuple[str, int], int | ErrorCode]], None],
     ) -> None:
         """`then` gets, once and later, the high watermark of each partition, or why it is not known."""
+
+
+class DeadLetters(Protocol):
+    """Dead letter queues: implemented by `server/coordination/dead_letters.py`."""
+
+    def are_kept(self, group_id: str) -> bool:
+        """Whether the group has a queue."""
+
+    def write(
+        self, key: SharePartitionKey, topic: str, letter: DeadLetter, ended: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Calls `ended` once, perhaps before it returns, when the letter is written or given up. Returns a
+        function that cancels it: then it is not called."""
+
+
+class NoDeadLetters:
+    """Implements `DeadLetters` of a node without any."""
+
+    def are_kept(self, group_id: str) -> bool:
+        return False
+
+    def write(
+        self, key: SharePartitionKey, topic: str, letter: DeadLetter, ended: Callable[[], None]
+    ) -> Callable[[], None]:
+        """The records are archived at once."""
+        ended()
+        return lambda: None
 
 
 Groups = Callable[[], "GroupCoordinator"]

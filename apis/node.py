@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.apis.access import ALLOW_ALL
+from odradek.apis.coordinators import NoDeadLetters
 from odradek.apis.quotas import ClientQuotas
 from odradek.config.options import BROKER_OPTIONS, BrokerOptions
 from odradek.coordinator.security.delegation_tokens import TokenRules
@@ -22,6 +23,7 @@ from odradek.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from odradek.apis.access import Authorizer
     from odradek.apis.coordinators import (
+        DeadLetters,
         Groups,
         OldestGroups,
         RemoteLogEnds,
@@ -106,6 +108,8 @@ class NodeParts:
     """Logs that other brokers lead; None of a node alone."""
     remote_transactions: Callable[[], RemoteTransactions | None] = _of_node_alone
     """Coordinators on other brokers; None of a node alone."""
+    dead_letters: Callable[[], DeadLetters] = NoDeadLetters
+    """Dead letter queues of share groups; made when they are first needed."""
     new_producer_id: Callable[[], int]
     """Returns a new producer id."""
     now_ms: Callable[[], int]

@@ -123,6 +123,7 @@ def share_parts(parts: ApiParts) -> ShareParts:
     shares = SharePartitions(
         node.leadership,
         node.groups().persister,
+        node.dead_letters(),
         node.groups().config_of,
         node.timers,
         node.searches,

@@ -6,7 +6,11 @@ older one behind a newer one. Those that come meanwhile are stored together. A s
 fenced, or whose partition this node does not lead any more, is given up: the next request reads its state
 again.
 
-Source: SharePartitionManager, SharePartition and ShareFetchUtils of Kafka 4.3.
+A dead letter is asked for when it is stored that its records are being archived. No client waits for it:
+when its writing has ended, another change is stored, which archives the records. Where another leader
+follows, the letters that wait are dropped: it finds their records in the state.
+
+Source: SharePartitionManager, SharePartition and ShareFetchUtils of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.apis.list_offsets import NOT_FOUND, finding
 from odradek.coordinator.shares.partitions.reset import LATEST, reset_timestamp
@@ -38,9 +42,11 @@ from odradek.wire.messages.read_share_group_state import PartitionResult as Shar
 from odradek.wire.messages.write_share_group_state import PartitionData as StateWrite
 
 if TYPE_CHECKING:
+    from odradek.apis.coordinators import DeadLetters
     from odradek.apis.leadership import Leadership, LedPartition
     from odradek.apis.turn import TimerHandle, Timers, WorkQueue
     from odradek.coordinator.groups.settings import GroupConfig
+    from odradek.coordinator.shares.dead_letters.letters import DeadLetter
     from odradek.storage.log.partition import Partition
     from odradek.wire.messages.write_share_group_state import StateBatch
 
@@ -66,6 +72,15 @@ _GIVEN_UP_WITH = frozenset(
 Done = Callable[[KafkaError | None], None]
 
 
+class _Waiting(NamedTuple):
+    """A change that waits to be stored."""
+
+    batches: list[StateBatch]
+    done: Done
+    is_alone: bool = False
+    """Whether it may overlap with the one before it."""
+
+
 class LedShare:
     """One share partition; `partition` is None until its state is read."""
 
@@ -79,6 +94,7 @@ class LedShare:
         "is_storing",
         "key",
         "leader_epoch",
+        "letters",
         "log",
         "log_moved",
         "name",
@@ -102,7 +118,9 @@ class LedShare:
         self.is_leaving = False
         """Nobody reads it: it is given up when everything is stored."""
         self.is_storing = False
-        self.writes: deque[tuple[list[StateBatch], Done | None]] = deque()
+        self.letters: dict[DeadLetter, Callable[[], None]] = {}
+        """Dead letters that are being written, and what cancels each."""
+        self.writes: deque[_Waiting] = deque()
         self.timer: TimerHandle | None = None
         self.bytes_per_record = 0.0
         """About how many the last records had that a member got."""
@@ -126,6 +144,7 @@ class SharePartitions:
         self,
         leadership: Leadership,
         persister: Persister,
+        dead_letters: DeadLetters,
         config_of: Callable[[str], GroupConfig],
         timers: Timers,
         searches: WorkQueue,
@@ -134,6 +153,7 @@ class SharePartitions:
     ) -> None:
         self._leadership = leadership
         self._persister = persister
+        self._dead_letters = dead_letters
         self._config_of = config_of
         self._timers = timers
         self._searches = searches
@@ -157,6 +177,7 @@ class SharePartitions:
             deliveries_max=config.share_delivery_count_limit,
             locks_max=config.share_partition_max_record_locks,
             may_renew=config.share_renew_acknowledge_enable,
+            has_dead_letters=self._dead_letters.are_kept(group_id),
         )
 
     # Finding
@@ -172,7 +193,7 @@ class SharePartitions:
         led = self._leadership.lead(name, key.partition)
         share = self._shares.get(key)
         if share is not None and share.leader_epoch != led.leader_epoch:
-            self.give_up(share)
+            self.give_up(share, is_replaced=True)
             share = None
         if share is None:
             share = self._shares[key] = LedShare(key, name, led.leader_epoch)
@@ -185,8 +206,9 @@ class SharePartitions:
         """One that somebody has fetched from."""
         return self._shares.get(key)
 
-    def give_up(self, share: LedShare) -> None:
-        """Whoever waits for it tries again."""
+    def give_up(self, share: LedShare, *, is_replaced: bool = False) -> None:
+        """Whoever waits for it tries again. `is_replaced`: a leader with another epoch finds in the state
+        which dead letters are not written."""
         if share.is_given_up:
             return
         share.is_given_up = True
@@ -195,6 +217,10 @@ class SharePartitions:
         if share.timer is not None:
             share.timer.cancel()
             share.timer = None
+        if is_replaced:
+            for cancel in share.letters.values():
+                cancel()
+            share.letters.clear()
         self._wake_all(share)
 
     def view_changed(self) -> None:
@@ -202,25 +228,24 @@ class SharePartitions:
         for share in list(self._shares.values()):
             view = self._leadership.view
             place = view.partition(share.name, share.key.partition)
-            if (
-                place is None
-                or place.leader != self._leadership.node_id
-                or place.leader_epoch != share.leader_epoch
-                or view.topics[share.name].topic_id != share.key.topic_id
-            ):
+            if place is None or view.topics[share.name].topic_id != share.key.topic_id:
                 self.give_up(share)
+            elif place.leader != self._leadership.node_id or place.leader_epoch != share.leader_epoch:
+                self.give_up(share, is_replaced=True)
 
     def give_up_group(self, group_id: str) -> None:
         """None of its members reads here any more."""
         for share in [one for one in self._shares.values() if one.key.group_id == group_id]:
-            if share.is_storing:
-                share.is_leaving = True
-            else:
-                self.give_up(share)
+            share.is_leaving = True
+            self._leave_if_done(share)
+
+    def _leave_if_done(self, share: LedShare) -> None:
+        if share.is_leaving and not share.is_storing and not share.letters:
+            self.give_up(share)
 
     def give_up_all(self) -> None:
         for share in list(self._shares.values()):
-            self.give_up(share)
+            self.give_up(share, is_replaced=True)
 
     # Loading
 
@@ -273,6 +298,7 @@ class SharePartitions:
             self._failed(share, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         self._wake_all(share)
+        self._write_letters(share, share.partition.unfinished(self.limits_of(share.key.group_id)))
 
     def _failed(self, share: LedShare, error: KafkaError) -> None:
         share.error = error
@@ -340,6 +366,13 @@ class SharePartitions:
                 delay_ms = max(deadline_ms - self.clock_ms(), 0)
                 share.timer = self._timers.after(delay_ms, partial(self._expire, share))
 
+    def _time_again(self, share: LedShare) -> None:
+        """Locks that ran while a change was being stored have no timer, or have run out."""
+        if share.timer is not None:
+            share.timer.cancel()
+            share.timer = None
+        self.acquired(share)
+
     def acknowledge(
         self, share: LedShare, member: str, acknowledgements: Sequence[Acknowledgement], done: Done
     ) -> None:
@@ -375,13 +408,16 @@ class SharePartitions:
                 partition.stored(change)
             else:
                 partition.undo(change, self.limits_of(share.key.group_id), self.clock_ms())
+                self._time_again(share)
             self._wake(share)
             done(error)
+            if error is None:
+                self._write_letters(share, change.dead_letters)
 
         if not change.batches:
             done(None)
             return
-        share.writes.append((change.batches, stored))
+        share.writes.append(_Waiting(change.batches, stored))
         self._store(share)
 
     def _expire(self, share: LedShare) -> None:
@@ -389,23 +425,61 @@ class SharePartitions:
         if share.partition is None or share.is_given_up:
             return
         lost = share.partition.expire(self.limits_of(share.key.group_id), self.clock_ms())
-        if lost:
-            share.expired_count += sum(batch.last_offset - batch.first_offset + 1 for batch in lost)
+
+        def stored(error: KafkaError | None) -> None:
             # If this is lost, the next leader delivers them as well.
-            share.writes.append((lost, None))
+            if error is None or error.code not in _GIVEN_UP_WITH:
+                self._write_letters(share, lost.dead_letters)
+
+        if lost.batches:
+            share.expired_count += sum(batch.last_offset - batch.first_offset + 1 for batch in lost.batches)
+            share.writes.append(_Waiting(lost.batches, stored, is_alone=True))
             self._store(share)
             self._wake(share)
         self.acquired(share)
 
+    # Dead letters
+
+    def _write_letters(self, share: LedShare, letters: Iterable[DeadLetter]) -> None:
+        for letter in letters:
+            if not share.is_given_up:
+                self._write_letter(share, letter)
+
+    def _write_letter(self, share: LedShare, letter: DeadLetter) -> None:
+        share.letters[letter] = _nothing
+
+        def ended() -> None:
+            del share.letters[letter]
+            if not share.is_given_up:
+                self._archive(share, letter)
+
+        cancel = self._dead_letters.write(share.key, share.name, letter, ended)
+        if letter in share.letters:
+            share.letters[letter] = cancel
+
+    def _archive(self, share: LedShare, letter: DeadLetter) -> None:
+        partition = share.partition
+        assert partition is not None
+        change = partition.archive(letter)
+
+        def stored(error: KafkaError | None) -> None:
+            partition.stored(change)
+            self._wake(share)
+
+        if change.batches:
+            share.writes.append(_Waiting(change.batches, stored))
+            self._store(share)
+        self._leave_if_done(share)
+
     def _store(self, share: LedShare) -> None:
         """One write at a time; changes of clients that wait go together, as they never overlap."""
         while share.writes and not share.is_storing:
-            batches, done = share.writes.popleft()
+            batches, done, is_alone = share.writes.popleft()
             dones = [done]
-            if done is not None and share.writes and share.writes[0][1] is not None:
+            if not is_alone and share.writes and not share.writes[0].is_alone:
                 batches = list(batches)
-                while share.writes and share.writes[0][1] is not None:
-                    more, done = share.writes.popleft()
+                while share.writes and not share.writes[0].is_alone:
+                    more, done, _ = share.writes.popleft()
                     batches += more
                     dones.append(done)
             assert share.partition is not None
@@ -420,19 +494,17 @@ class SharePartitions:
             share.is_storing = True
             self._persister.write(share.key, change, partial(self._written, share, dones))
 
-    def _written(self, share: LedShare, dones: Iterable[Done | None], refusal: Refusal) -> None:
+    def _written(self, share: LedShare, dones: Iterable[Done], refusal: Refusal) -> None:
         share.is_storing = False
         error = None
         if refusal.error_code:
             error = _told(refusal.error_code, refusal.error_message)
         for done in dones:
-            if done is not None:
-                done(error)
+            done(error)
         if error is not None and error.code in _GIVEN_UP_WITH:
-            self.give_up(share)
+            self.give_up(share, is_replaced=refusal.error_code is ErrorCode.FENCED_LEADER_EPOCH)
         self._store(share)
-        if share.is_leaving and not share.is_storing:
-            self.give_up(share)
+        self._leave_if_done(share)
 
 
 def _nothing() -> None:

@@ -317,6 +317,8 @@ def check_group_configs(configs: Mapping[str, str | None], values: "BrokerValues
     """
     broker: Mapping[str, Any] = values
     own = parse_group_configs(configs)
+    if own.get("errors.deadletterqueue.topic.name", "").startswith("__"):
+        raise _invalid("errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'")
     assignor, assignors = own.get("streams.assignor.name"), broker["group.streams.assignors"]
     if assignor is not None and assignor not in assignors:
         raise _invalid(

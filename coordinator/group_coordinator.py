@@ -193,6 +193,11 @@ class GroupCoordinator(Runtime[GroupMachine]):
         return self._settings.serves_share_groups
 
     @property
+    def serves_dead_letters(self) -> bool:
+        """Whether share groups may have dead letter queues."""
+        return self._settings.serves_dead_letters
+
+    @property
     def persister(self) -> Persister:
         """Store of the states of share partitions."""
         return self._made_persister()

@@ -29,6 +29,7 @@ from odradek.server.network.connections import Connections, counts_by_address
 from odradek.server.network.routes import Routes
 from odradek.server.security.quota_follower import QuotaFollower
 from odradek.server.shutdown import stop_serving
+from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from odradek.apis.access import Authorizer
@@ -113,7 +114,10 @@ def _new_coordinators(opened: Opened) -> Coordinators:
         now_ms=node.now_ms,
         new_producer_id=ProducerIds(opened.deciding.allocate_producer_ids).next,
         searches=schedule.searches,
+        reads=schedule.reads,
+        conversions=schedule.conversions,
         create_topic=partial(_create_topic, opened),
+        create_queue=partial(_create_queue, opened),
         after_loading=node.after_loading,
         group_types=node.extensions.group_types,
     )
@@ -129,6 +133,20 @@ def _create_topic(opened: Opened, name: str, then: Callable[[], None]) -> None:
 
     topics = TopicCreation(opened.plane, _internal_topics(opened.bound.node.config))
     opened.schedule.changes.run(topics.creating_missing([name]), lambda _: then(), failed)
+
+
+def _create_queue(opened: Opened, topic: NewTopic, then: Callable[[KafkaError | None], None]) -> None:
+    """The dead letter queue of a share group."""
+    from odradek.apis.topic_creation import TopicCreation
+
+    def failed(error: Exception) -> None:
+        logger.error("topic %s was not created", topic.name, exc_info=error)
+        then(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    topics = TopicCreation(opened.plane, _internal_topics(opened.bound.node.config))
+    opened.schedule.changes.run(
+        topics.creating([topic]), lambda refusals: then(refusals.get(topic.name)), failed
+    )
 
 
 def _follow_quotas(
@@ -257,6 +275,7 @@ def _node_parts(
         transactions=coordinators.transactions,
         shares=coordinators.shares,
         log_ends=lambda: coordinators.log_ends,
+        dead_letters=coordinators.dead_letters,
         remote_transactions=lambda: coordinators.remote_transactions,
         new_producer_id=coordinators.new_producer_id,
         now_ms=bound.node.now_ms,

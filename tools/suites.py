@@ -290,7 +290,10 @@ SUITES = {
     "share-on-kafka": Suite(
         [
             pytest(
-                *(f"compat_tests/share_groups/test_{name}.py" for name in ("admin", "consumers", "franz")),
+                *(
+                    f"compat_tests/share_groups/test_{name}.py"
+                    for name in ("admin", "consumers", "dead_letters", "franz")
+                ),
                 "--broker=kafka",
             )
         ],

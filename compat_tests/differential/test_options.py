@@ -72,7 +72,6 @@ DEFAULT_HANDLER = "$DefaultLoginCallbackHandler"
 VALUES = {
     "advertised.listeners": "PLAINTEXT://127.0.0.1:1",
     "config.providers": "",
-    "errors.deadletterqueue.topic.name": "",  # another value is refused here: such queues are not built
     "group.streams.assignors": "sticky",
     "controller.quorum.voters": "7@127.0.0.1:1",
     "controller.quorum.bootstrap.servers": "127.0.0.1:1",

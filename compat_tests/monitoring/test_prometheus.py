@@ -21,6 +21,15 @@ BOARDS = {path.split("/")[-1]: json.loads(text) for path, text in files().items(
 QUIET = {
     "odradek_log_dir_seconds_until_full": "it is told after an hour",
     "kafka_server_fetcherlagmetrics_consumerlag": "a follower tells it: compat_tests/cluster/test_in_sync.py",
+    **dict.fromkeys(
+        (
+            "kafka_server_sharegroupmetrics_deadletterqueuerecordcount_total",
+            "kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests_total",
+            "kafka_server_sharegroupmetrics_deadletterqueuefailedproducerequests_total",
+            "odradek_sharegroup_deadletters_lost_total",
+        ),
+        "no share group has a queue: tests/server/test_dead_letters.py",
+    ),
 }
 """Metrics that these brokers have no series of, and why."""
 EXPRESSIONS = [

@@ -53,6 +53,8 @@ class GroupConfig:
     share_delivery_count_limit: int
     share_partition_max_record_locks: int
     share_renew_acknowledge_enable: bool
+    errors_deadletterqueue_topic_name: str
+    errors_deadletterqueue_copy_record_enable: bool
     intervals: Mapping[str, Intervals] = field(init=False, repr=False, compare=False)
     """By type of group: the same settings by names that all three types have."""
 
@@ -182,6 +184,11 @@ class GroupSettings:
     def serves_share_groups(self) -> bool:
         """Whether the APIs of share groups are answered: the feature alone decides."""
         return self.share_version >= 1
+
+    @property
+    def serves_dead_letters(self) -> bool:
+        """Whether share groups may have dead letter queues."""
+        return self.share_version >= 2
 
     def of_group(self, group_id: str) -> GroupConfig:
         """The options of this group at the moment; to be called at each use."""

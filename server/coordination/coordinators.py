@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from odradek.coordinator.shares.state.settings import ShareStateSettings
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
     from odradek.coordinator.transactions.settings import TransactionSettings
-    from odradek.server.background.work import WorkQueue
+    from odradek.server.background.work import WorkQueue, WorkQueues
     from odradek.server.coordination.coordinator_log import PartitionLog
+    from odradek.server.coordination.dead_letters import Create, DeadLetterQueues
     from odradek.server.coordination.remote_log_ends import RemoteLogEnds
     from odradek.server.coordination.remote_transactions import RemoteTransactions
     from odradek.server.coordination.share_persister import SharePersister
@@ -98,12 +99,15 @@ class Coordinators:
         now_ms: Callable[[], int],
         new_producer_id: Callable[[], int],
         searches: WorkQueue,
+        reads: WorkQueues,
+        conversions: WorkQueues,
         create_topic: Callable[[str, Callable[[], None]], None],
+        create_queue: Create,
         after_loading: Callable[[], object] | None = None,
         group_types: Sequence[GroupType] = (),
     ) -> None:
         """`create_topic(name, then)` creates the topic of a coordinator, and calls back once, also where that
-        failed."""
+        failed; `create_queue(topic, then)` the dead letter queue of a share group, and tells a refusal."""
         self._config = config
         self._live = live
         self.leadership = leadership
@@ -114,7 +118,10 @@ class Coordinators:
         self._now_ms = now_ms
         self.new_producer_id = new_producer_id
         self._searches = searches
+        self._reads = reads
+        self._conversions = conversions
         self._create_topic = create_topic
+        self._create_queue = create_queue
         self._after_loading = after_loading
         self._more_group_types = group_types
         self._is_closed = False
@@ -131,6 +138,7 @@ class Coordinators:
         self.log_ends: RemoteLogEnds | None = None
         """Coordinators and logs of other brokers; None of a node alone."""
         self._persister = Lazy(self._new_persister)
+        self.dead_letters = Lazy(self._new_dead_letters)
 
     def load(self) -> None:
         """Begins to load their topics: those that exist, and from now on those that come."""
@@ -161,6 +169,8 @@ class Coordinators:
             shares().view_changed(view)
             if change.deleted:
                 shares().remove_topics([topic.topic_id for topic in change.deleted])
+        if self.dead_letters.is_made:
+            self.dead_letters().view_changed()
 
     def _is_needed(
         self, coordinator: Lazy[Any], topic: str, view: ClusterView, change: ClusterChange
@@ -180,6 +190,8 @@ class Coordinators:
         self._is_closed = True
         if self._persister.is_made:
             self._persister().close()
+        if self.dead_letters.is_made:
+            self.dead_letters().close()
         if self.transactions.is_made:
             self.transactions().close()
         if self.groups.is_made:
@@ -320,6 +332,22 @@ class Coordinators:
             current_view=lambda: self.leadership.view,
             timers=self._timers,
             create_topic=lambda then: self._create_topic(SHARE_STATE_TOPIC, then),
+            peers=lambda: self.peers,
+        )
+
+    def _new_dead_letters(self) -> DeadLetterQueues:
+        from odradek.server.coordination.dead_letters import DeadLetterQueues
+
+        return DeadLetterQueues(
+            leadership=self.leadership,
+            live=self._live,
+            groups=self.groups,
+            turn=self._turn,
+            timers=self._timers,
+            now_ms=self._now_ms,
+            reads=self._reads,
+            conversions=self._conversions,
+            create=self._create_queue,
             peers=lambda: self.peers,
         )
 

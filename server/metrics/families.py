@@ -280,6 +280,29 @@ FAMILIES: Final = (
         "Records that were acknowledged: Accept, Release, Reject, Renew.", "4",
     ),
     Family(
+        "kafka_server_sharegroupmetrics_deadletterqueuerecordcount_total", COUNTER, ("group",),
+        "Dead letters that were written.", "groups with a dead letter queue, see metrics.series.max",
+    ),
+    Family(
+        "kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests_total", COUNTER, ("group",),
+        "Attempts to write dead letters, of adjoining records together.",
+        "groups with a dead letter queue, see metrics.series.max",
+    ),
+    Family(
+        "kafka_server_sharegroupmetrics_deadletterqueuefailedproducerequests_total", COUNTER, ("group",),
+        "Dead letters of adjoining records that were given up after an attempt to write them.",
+        "groups with a dead letter queue, see metrics.series.max",
+    ),
+    Family(
+        "odradek_sharegroup_deadletters_lost_total", COUNTER, ("group", "reason"),
+        "Records that were archived without a dead letter, though the group has a queue. The log says why.",
+        "groups with a dead letter queue, see metrics.series.max",
+    ),
+    Family(
+        "odradek_sharegroup_deadletters_waiting", GAUGE, (),
+        "Dead letters of adjoining records that wait to be written.",
+    ),
+    Family(
         "kafka_server_sharesessioncache_sharesessionscount", GAUGE, (), "Share sessions: readers of share "
         "groups at this node.",
     ),

@@ -23,6 +23,8 @@ STEP = 250
 """Share partitions that are looked at without a pause."""
 ACKNOWLEDGE_TYPES = ("Accept", "Release", "Reject", "Renew")
 _LAG = "odradek_sharegroup_lag"
+_DEAD_LETTERS = "kafka_server_sharegroupmetrics_deadletterqueue"
+_LOST = "odradek_sharegroup_deadletters_lost_total"
 _IN_FLIGHT = "kafka_server_sharepartitionmetrics_inflightmessagecount"
 _EXPIRED = "kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total"
 
@@ -39,6 +41,7 @@ def share_samples(
     for number, name in enumerate(ACKNOWLEDGE_TYPES, 1):
         labels = label_text(acktype=name)
         yield "kafka_server_sharegroupmetrics_recordacknowledgements_total", labels, counted[number]
+    yield from _dead_letters(server, series_max, omitted)
     sessions = 0 if parts is None else len(parts.sessions)
     yield "kafka_server_sharesessioncache_sharesessionscount", "", sessions
     partitions = 0 if parts is None else parts.sessions.partition_count()
@@ -66,6 +69,35 @@ def _parts(server: Observed) -> ShareParts | None:
         return None
     handler: ShareFetch = served.handle
     return handler.parts
+
+
+def _dead_letters(
+    server: Observed, series_max: int, omitted: list[tuple[str, int]]
+) -> Iterator[Sample | None]:
+    queues = server.coordinators.dead_letters
+    machine = queues().machine if queues.is_made else None
+    yield "odradek_sharegroup_deadletters_waiting", "", 0 if machine is None else machine.waiting_count
+    if machine is None:
+        return
+    counted = {
+        "recordcount": machine.written,
+        "totalproducerequests": machine.produced,
+        "failedproducerequests": machine.failed,
+    }
+    for name, by_group in counted.items():
+        series: list[Sample] = [
+            (f"{_DEAD_LETTERS}{name}_total", label_text(group=group), count)
+            for group, count in sorted(by_group.items())
+        ]
+        yield from _bounded(f"{_DEAD_LETTERS}{name}_total", series, series_max, omitted)
+        yield None
+    series = [
+        (_LOST, label_text(group=group, reason=reason.label), count)
+        for (group, reason), count in sorted(
+            machine.lost.items(), key=lambda one: (one[0][0], one[0][1].label)
+        )
+    ]
+    yield from _bounded(_LOST, series, series_max, omitted)
 
 
 def _lags(

@@ -11,6 +11,7 @@ import pytest
 
 from odradek.apis.access import ALLOW_ALL
 from odradek.apis.api import RequestContext, Waiting
+from odradek.apis.coordinators import NoDeadLetters
 from odradek.apis.leadership import Leadership
 from odradek.apis.node import ApiSettings, NodeParts
 from odradek.apis.table import Apis
@@ -278,9 +279,11 @@ class Node:
         conversions=None,
         policy=None,
         persister=None,
+        dead_letters=None,
         **options,
     ):
-        """With a `policy` there is an authorizer; `persister` keeps the states of share partitions."""
+        """With a `policy` there is an authorizer; `persister` keeps the states of share partitions, and
+        `dead_letters` their dead letter queues."""
         self.persister = persister
         self.loop = FakeLoop()
         self.connection = FakeConnection()
@@ -338,6 +341,7 @@ class Node:
             transactions=lambda: self.transactions,
             shares=lambda: self.shares,
             log_ends=lambda: self.log_ends,
+            dead_letters=NoDeadLetters if dead_letters is None else lambda: dead_letters,
             new_producer_id=self.new_producer_id,
             now_ms=self._now_ms,
             turn=self.loop,

@@ -613,8 +613,8 @@ def test_an_honoured_broker_option_is_read_somewhere():
 def test_an_honoured_topic_option_reaches_the_log():
     known = {field.name.replace("_", ".") for field in dataclasses.fields(LogConfig)}
     honoured = {option.name for option in TOPIC_OPTIONS.values() if option.standing == HONOURED}
-    # It takes the place of segment.bytes before a log hears of it.
-    assert honoured - {"internal.segment.bytes"} <= known
+    # One takes the place of segment.bytes before a log hears of it, the other is for share groups.
+    assert honoured - {"internal.segment.bytes", "errors.deadletterqueue.group.enable"} <= known
 
 
 def test_the_topic_defaults_of_the_broker_are_those_of_the_log():

@@ -60,6 +60,8 @@ def test_what_is_set_without_effect_is_named():
 FOLLOWED = {
     "max.connections.per.ip.overrides",
     "cordoned.log.dirs",
+    "errors.deadletterqueue.auto.create.topics.enable",
+    "errors.deadletterqueue.topic.name.prefix",
     "group.consumer.assignment.interval.ms",
     "group.share.assignment.interval.ms",
     "group.streams.assignment.interval.ms",

@@ -66,7 +66,10 @@ class Node:
             now_ms=lambda: NOW_MS,
             new_producer_id=itertools.count(2_000).__next__,
             searches=None,
+            reads=None,
+            conversions=None,
             create_topic=lambda name, then: None,
+            create_queue=lambda topic, then: None,
         )
         self.coordinators.remote_transactions = self.remote
         self.by_topic = {

@@ -337,6 +337,11 @@ def test_a_scrape_has_each_family_once_with_help_and_type(port, cluster):
         "odradek_log_dir_seconds_until_full",
         # Of a node of a cluster: compat_tests/cluster/test_in_sync.py.
         "kafka_server_fetcherlagmetrics_consumerlag",
+        # No share group has a queue: test_dead_letters.py.
+        "kafka_server_sharegroupmetrics_deadletterqueuerecordcount_total",
+        "kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests_total",
+        "kafka_server_sharegroupmetrics_deadletterqueuefailedproducerequests_total",
+        "odradek_sharegroup_deadletters_lost_total",
         # No client pushes: test_client_metrics_scrape.py.
         "kafka_client_*",
     }

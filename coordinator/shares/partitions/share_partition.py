@@ -7,7 +7,11 @@ say when records are acquired; the caller calls `expire` at `next_deadline_ms`.
 
 `start` is the first offset that is not done, `fresh` the first one that was never acquired.
 
-Source: SharePartition of Kafka 4.3. Other than there, runs of equal records have one state instead of one for
+Where the group has a dead letter queue, what is rejected or was delivered too often is ARCHIVING first, and
+stored as that. Then the caller has its dead letter written (`Change.dead_letters`), and calls `archive` when
+that has ended, well or not. What a leader finds as ARCHIVING is `unfinished`.
+
+Source: SharePartition of Kafka 4.4. Other than there, runs of equal records have one state instead of one for
 each offset, and records of aborted transactions let the start move at once.
 """
 
@@ -19,6 +23,7 @@ from enum import IntEnum
 from itertools import groupby
 from typing import NamedTuple
 
+from odradek.coordinator.shares.dead_letters.letters import Cause, DeadLetter
 from odradek.coordinator.shares.partitions.window import DONE, NOBODY, Batch, Change, Hole, Run, Window
 from odradek.coordinator.shares.state.persister import DeliveryState
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -43,7 +48,6 @@ _STATE_AFTER = {
     AcknowledgeType.GAP: DeliveryState.ARCHIVED,
     AcknowledgeType.ACCEPT: DeliveryState.ACKNOWLEDGED,
     AcknowledgeType.RELEASE: DeliveryState.AVAILABLE,
-    AcknowledgeType.REJECT: DeliveryState.ARCHIVED,
 }
 
 
@@ -91,6 +95,13 @@ class ShareLimits:
     locks_max: int
     """Records between `start` and `fresh`."""
     may_renew: bool = True
+    has_dead_letters: bool = False
+    """Whether what the group gives up goes into a dead letter queue."""
+
+    @property
+    def given_up(self) -> DeliveryState:
+        """State of what is rejected, or was delivered too often."""
+        return DeliveryState.ARCHIVING if self.has_dead_letters else DeliveryState.ARCHIVED
 
 
 def _invalid_state(message: str) -> KafkaError:
@@ -105,13 +116,6 @@ def _to_store(run: Run) -> StateBatch:
     return StateBatch(
         first_offset=run.first, last_offset=run.last, delivery_state=run.state, delivery_count=run.count
     )
-
-
-def _state_of(stored: int) -> DeliveryState:
-    """The state of stored records. Nobody gets one that Kafka was about to put into a dead letter queue: it
-    is archived."""
-    state = DeliveryState(stored)
-    return DeliveryState.ARCHIVED if state is DeliveryState.ARCHIVING else state
 
 
 class SharePartition:
@@ -133,7 +137,7 @@ class SharePartition:
                 raise ValueError(f"a state of offsets {first} to {last} behind {self.fresh}")
             if first > self.fresh:
                 self._window.add(Hole(self.fresh, first - 1))
-            run = Run(first, last, _state_of(stored.delivery_state), stored.delivery_count)
+            run = Run(first, last, DeliveryState(stored.delivery_state), stored.delivery_count)
             self._window.add(Batch(run))
             self.fresh = last + 1
         if self._window:
@@ -299,7 +303,10 @@ class SharePartition:
                 raise _invalid_state("The group may not renew locks (share.renew.acknowledge.enable).")
             run.deadline_ms = now_ms + limits.lock_ms
             return
-        self._change(run, _STATE_AFTER[kind], limits, change)
+        if kind is AcknowledgeType.REJECT:
+            self._change(run, limits.given_up, limits, change, Cause.REJECTED)
+        else:
+            self._change(run, _STATE_AFTER[kind], limits, change)
 
     def release(self, member: str, limits: ShareLimits) -> Change:
         """Gives back the records that the member has acquired; to be stored."""
@@ -316,16 +323,23 @@ class SharePartition:
         return change
 
     def _after_loss(self, run: Run, limits: ShareLimits) -> DeliveryState:
-        if run.last < self.start or run.count >= limits.deliveries_max:
+        if run.last < self.start:
             return DeliveryState.ARCHIVED
-        return DeliveryState.AVAILABLE
+        return limits.given_up if run.count >= limits.deliveries_max else DeliveryState.AVAILABLE
 
-    def _change(self, run: Run, state: DeliveryState, limits: ShareLimits, change: Change) -> None:
+    def _change(
+        self,
+        run: Run,
+        state: DeliveryState,
+        limits: ShareLimits,
+        change: Change,
+        cause: Cause = Cause.DELIVERED_TOO_OFTEN,
+    ) -> None:
         if state is DeliveryState.AVAILABLE and run.count >= limits.deliveries_max:
-            state = DeliveryState.ARCHIVED
+            state = limits.given_up
         run.pending, run.member_before = change, run.member
         run.state, run.member = state, NOBODY
-        change.batches.append(_to_store(run))
+        _note(change, run, cause)
 
     # Afterwards
 
@@ -345,17 +359,19 @@ class SharePartition:
         lock has run out meanwhile."""
         for run in self._pending(change):
             member, run.pending, run.member_before = run.member_before, None, NOBODY
-            if run.deadline_ms > now_ms:
+            state = self._after_loss(run, limits)
+            if run.deadline_ms > now_ms or state is DeliveryState.ARCHIVING:
+                # The loss of what gets a dead letter has to be stored: `expire` says so.
                 run.state, run.member = DeliveryState.ACQUIRED, member
             else:
-                run.state, run.deadline_ms = self._after_loss(run, limits), 0
+                run.state, run.deadline_ms = state, 0
                 self.has_free(run.first)
         self._join(change.batches)
 
-    def expire(self, limits: ShareLimits, now_ms: int) -> list[StateBatch]:
+    def expire(self, limits: ShareLimits, now_ms: int) -> Change:
         """Takes the records whose locks have run out away from their members. What is to be stored; whether
-        that goes well makes no difference here."""
-        lost = []
+        that goes well makes no difference here, and nothing is pending for it."""
+        lost = Change()
         for part in self._window:
             if isinstance(part, Hole):
                 continue
@@ -364,12 +380,33 @@ class SharePartition:
             for run in part.runs:
                 if run.member != NOBODY and run.deadline_ms <= now_ms:
                     run.state, run.member, run.deadline_ms = self._after_loss(run, limits), NOBODY, 0
-                    lost.append(_to_store(run))
+                    _note(lost, run, Cause.DELIVERED_TOO_OFTEN)
             part.join(part.first, part.last)
-        if lost:
-            self.has_free(lost[0].first_offset)
+        if lost.batches:
+            self.has_free(lost.batches[0].first_offset)
             self._advance()
         return lost
+
+    def unfinished(self, limits: ShareLimits) -> list[DeadLetter]:
+        """The dead letters that the leader before this one may not have written."""
+        return [
+            _letter(run, Cause.DELIVERED_TOO_OFTEN if run.count >= limits.deliveries_max else Cause.REJECTED)
+            for run in self._runs()
+            if run.state is DeliveryState.ARCHIVING
+        ]
+
+    def archive(self, letter: DeadLetter) -> Change:
+        """There will be no more attempt to write the dead letter. The change is to be stored; the caller
+        calls `stored` whether that went well or not: if it did not, the next leader writes it again."""
+        change = Change()
+        first, last = letter.first_offset, letter.last_offset
+        for part in self._window.between(first, last):
+            if isinstance(part, Batch):
+                for run in part.within(first, last):
+                    if run.state is DeliveryState.ARCHIVING:
+                        run.state, run.pending = DeliveryState.ARCHIVED, change
+                        change.batches.append(_to_store(run))
+        return change
 
     def move_start(self, log_start: int) -> None:
         """The log has lost the records before an offset. Who has acquired one of them keeps it until the
@@ -439,6 +476,17 @@ class SharePartition:
         if self._window.first == first:
             self.start = first
         self.fresh = max(self.fresh, last + 1)
+
+
+def _letter(run: Run, cause: Cause) -> DeadLetter:
+    return DeadLetter(run.first, run.last, run.count, cause)
+
+
+def _note(change: Change, run: Run, cause: Cause) -> None:
+    """The new state of the run belongs to the change."""
+    change.batches.append(_to_store(run))
+    if run.state is DeliveryState.ARCHIVING:
+        change.dead_letters.append(_letter(run, cause))
 
 
 class _Acquiring:

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 
+from odradek.coordinator.shares.dead_letters.letters import DeadLetter
 from odradek.coordinator.shares.state.persister import DeliveryState
 from odradek.wire.messages.write_share_group_state import StateBatch
 
@@ -33,10 +34,12 @@ _FIRST = attrgetter("first")
 class Change:
     """A change that is being stored: the runs that are pending for it know it."""
 
-    __slots__ = ("batches",)
+    __slots__ = ("batches", "dead_letters")
 
     def __init__(self) -> None:
         self.batches: list[StateBatch] = []
+        self.dead_letters: list[DeadLetter] = []
+        """To be written as soon as the change is stored."""
 
 
 @dataclass(slots=True, eq=False)

@@ -41,7 +41,7 @@ class DeliveryState(IntEnum):
     """Never stored."""
     ACKNOWLEDGED = 2
     ARCHIVING = 3
-    """Stored by Kafka until the record is in the dead letter queue (KIP-1191)."""
+    """Until the record is in the dead letter queue (KIP-1191), or that was tried in vain."""
     ARCHIVED = 4
 
 

@@ -12,6 +12,8 @@ What is judged (`complaints`):
   answered it, delivers the record.
 - A leader whose next one has read the state changes it no more.
 - What is done at the end was acknowledged by somebody, or delivered as often as it may be.
+- Where the group has a dead letter queue (in every other world), it has what was rejected or delivered too
+  often, at least once.
 """
 
 import random
@@ -24,6 +26,7 @@ from odradek.apis.share_partitions import SharePartitions
 from odradek.coordinator.asked import Ticket
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.cluster.view import Broker, ClusterView, PartitionView, TopicView
+from odradek.coordinator.shares.dead_letters.queue import DeadLetterQueue, End, QueueTopic, Request, Write
 from odradek.coordinator.shares.partitions.share_partition import (
     Acknowledgement,
     AcknowledgeType,
@@ -56,7 +59,7 @@ PAUSE_MS = 150
 """Of the persister, before it tries again."""
 CHAOS_MS = 40_000
 QUIET_MS = 120_000
-DONE_STATES = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
+DONE_STATES = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVING, DeliveryState.ARCHIVED)
 
 CONFIG = SimpleNamespace(
     share_record_lock_duration_ms=LOCK_MS,
@@ -229,6 +232,61 @@ class _Once:
             self.answered(response)
 
 
+class DeadLetters:
+    """The dead letter queue of a node, whose topic takes all that reaches it. Implements what
+    `SharePartitions` needs."""
+
+    def __init__(self, node) -> None:
+        self.node, self.world = node, node.world
+        self.machine = DeadLetterQueue(self, lambda failures: PAUSE_MS)
+        self.prefix, self.creates_topics = "", False
+
+    def queue_of(self, group_id) -> str:
+        return "queue"
+
+    def copies(self, group_id) -> bool:
+        return False
+
+    def topic(self, name) -> QueueTopic:
+        return QueueTopic(True, (1,), 2_000)
+
+    def are_kept(self, group_id) -> bool:
+        return self.world.has_dead_letters
+
+    def write(self, key, topic, letter, ended):
+        request = Request(key, topic, letter, ended)
+        self.run(self.machine.add(request, self.node.clock_ms()))
+        return request.cancel
+
+    def run(self, effects) -> None:
+        for effect in effects:
+            if isinstance(effect, End):
+                effect.request.ended()
+            elif isinstance(effect, Write):
+                taken = [(request.next_offset, last) for request, last in effect.lane.taken]
+                self.world.at(self.world.latency(), self.arrive, effect.lane, taken, self.node.life)
+            else:
+                self.world.counts["dead letters given up"] += 1
+
+    def arrive(self, lane, taken, life) -> None:
+        """A batch may be taken though nobody hears of that, also from a node that has crashed meanwhile."""
+        world = self.world
+        is_lost = world.happens(world.weather.lost)
+        if not is_lost or world.random.random() < 0.5:
+            for first, last in taken:
+                world.dead.update(range(first, last + 1))
+        code = ErrorCode.NETWORK_EXCEPTION if is_lost else ErrorCode.NONE
+        self.node.after(world.latency(), lambda: self.wrote(lane, code), life)
+
+    def wrote(self, lane, code) -> None:
+        self.run(self.machine.wrote(lane, code, self.node.clock_ms()))
+        if code:
+            self.node.after(PAUSE_MS, self.tick)
+
+    def tick(self) -> None:
+        self.run(self.machine.tick(self.node.clock_ms()))
+
+
 class Leadership:
     """What `SharePartitions` needs of `apis.leadership.Leadership`."""
 
@@ -289,7 +347,14 @@ class Node:
             pause_ms=PAUSE_MS,
         )
         self.shares = SharePartitions(
-            Leadership(self), self.persister, lambda group: CONFIG, self, None, self.clock_ms, self.clock_ms
+            Leadership(self),
+            self.persister,
+            DeadLetters(self),
+            lambda group: CONFIG,
+            self,
+            None,
+            self.clock_ms,
+            self.clock_ms,
         )
         self.coordinator.view_changed(self.view)
 
@@ -400,6 +465,11 @@ class World(Simulation):
         self.alive = set(NODES)
         self.data: list[LogBatch] = []
         self.end = 0
+        self.has_dead_letters = seed % 2 == 1
+        self.dead: Counter[int] = Counter()
+        """Offsets in the dead letter queue."""
+        self.rejected: set[int] = set()
+        """Offsets that a member has rejected, and was told so."""
         self.delivered: Counter[int] = Counter()
         self.wanted_done: set[int] = set()
         """Offsets that a member has accepted or rejected, told so or not."""
@@ -432,7 +502,19 @@ class World(Simulation):
         for offset in range(self.end):
             if offset not in self.wanted_done and self.delivered[offset] < DELIVERIES_MAX:
                 self.complain(f"{offset} is done after {self.delivered[offset]} deliveries")
+        self.check_dead_letters()
         return self
+
+    def check_dead_letters(self) -> None:
+        if not self.has_dead_letters:
+            assert not self.dead
+            return
+        self.counts["dead letters"] += len(self.dead)
+        self.counts["dead letters twice"] += self.dead.total() - len(self.dead)
+        if not self.counts["dead letters given up"]:
+            wanted = self.rejected | (set(range(self.end)) - self.wanted_done)
+            for offset in wanted - self.dead.keys():
+                self.complain(f"{offset} has no dead letter")
 
     # The cluster
 
@@ -536,6 +618,8 @@ class World(Simulation):
         if kind in (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT):
             # A late one of somebody else, of records before the start, is answered as if it counted.
             for offset in range(first, last + 1):
+                if kind is AcknowledgeType.REJECT and offset not in self.answered:
+                    self.rejected.add(offset)
                 self.answered.setdefault(offset, epoch)
 
     # Producers and members

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from odradek.apis.share_partitions import SharePartitions
+from odradek.coordinator.shares.partitions.share_partition import SharePartition
 from odradek.coordinator.shares.state import machine, state
 from odradek.coordinator.shares.state.batches import combined
 from odradek.coordinator.shares.state.keys import partition_in
 from odradek.coordinator.shares.state.machine import ShareMachine
+from odradek.coordinator.shares.state.persister import DeliveryState
 from odradek.server.coordination import share_persister
 from odradek.server.network import broker_peers
 from odradek.wire.messages.read_share_group_state import ReadShareGroupStateRequest
@@ -57,6 +59,8 @@ def test_what_was_acknowledged_stays_so(seeds, world_of):
     for what in (
         "acknowledgements",
         "crashes",
+        "dead letters",
+        "dead letters twice",
         "elections of t",
         "elections of __share_group_state",
         "late requests",
@@ -167,8 +171,22 @@ def goes_on_after_an_election(patch):
     patch(SharePartitions, "find", finds)
 
 
+def archives_what_was_being_archived(patch):
+    """A new leader does not care about the dead letters of the one before."""
+
+    def none(self, limits):
+        for run in self._runs():
+            if run.state is DeliveryState.ARCHIVING:
+                run.state = DeliveryState.ARCHIVED
+        self._advance()
+        return []
+
+    patch(SharePartition, "unfinished", none)
+
+
 FOUND_BY = {
     answers_before_it_is_stored: 0,
+    archives_what_was_being_archived: 1,
     believes_the_last_write: 12,
     fences_no_leader: 0,
     forgets_what_it_has_read: 0,

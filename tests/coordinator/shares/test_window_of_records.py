@@ -111,7 +111,7 @@ def test_a_lock_runs_out_and_can_be_renewed():
     story.now_ms = 20_000
     assert story.acknowledge(10, 19, RENEW).batches == []
     story.now_ms = 30_000
-    assert story.partition.expire(LIMITS, story.now_ms) == [state_batch(0, 9, AVAILABLE, 1)]
+    assert story.partition.expire(LIMITS, story.now_ms).batches == [state_batch(0, 9, AVAILABLE, 1)]
     assert story.refused(0, 9, ACCEPT) == ErrorCode.INVALID_RECORD_STATE
     assert story.acquire("n") == [(0, 9, 2)]
     assert story.partition.next_deadline_ms == 50_000
@@ -122,12 +122,6 @@ def test_a_group_may_forbid_to_renew():
     story = Story(limits=ShareLimits(lock_ms=1, deliveries_max=5, locks_max=100, may_renew=False))
     story.acquire()
     assert story.refused(0, 9, RENEW) == ErrorCode.INVALID_RECORD_STATE
-
-
-def test_what_kafka_was_about_to_put_into_a_dead_letter_queue_is_archived():
-    story = Story(state_batch(0, 4, DeliveryState.ARCHIVING, 5), state_batch(5, 9, AVAILABLE, 1))
-    assert story.partition.start == 5
-    assert story.acquire(records_max=5) == [(5, 9, 2)]
 
 
 def test_after_its_last_delivery_a_record_is_archived():
@@ -233,7 +227,7 @@ def test_the_log_loses_records():
     assert (story.partition.start, story.partition.fresh) == (15, 30)
     assert story.acknowledge(10, 19, ACCEPT).batches == [state_batch(15, 19, ACKNOWLEDGED, 1)]
     assert story.partition.start == 15, "somebody has the records from 10 on until the lock runs out"
-    assert story.partition.expire(LIMITS, 30_000) == [
+    assert story.partition.expire(LIMITS, 30_000).batches == [
         state_batch(10, 14, ARCHIVED, 1),
         state_batch(20, 29, AVAILABLE, 1),
     ]

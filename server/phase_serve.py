@@ -113,6 +113,7 @@ def _new_coordinators(opened: Opened) -> Coordinators:
         now_ms=node.now_ms,
         new_producer_id=ProducerIds(opened.deciding.allocate_producer_ids).next,
         searches=schedule.searches,
+        saves=schedule.saves,
         create_topic=partial(_create_topic, opened),
         after_loading=node.after_loading,
         group_types=node.extensions.group_types,

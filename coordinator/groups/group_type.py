@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.coordinator.asked import Ticket, kind_of
 from odradek.coordinator.cluster.view import ClusterView
@@ -19,6 +19,9 @@ from odradek.coordinator.groups.group import Group, Membership, Store, TypeOfGro
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.messages import group_records
 from odradek.wire.messages.log_records import RecordTypes
+
+if TYPE_CHECKING:
+    from odradek.coordinator.streams.descriptions import TopologyDescriptions
 
 Handler = Callable[[Any, int, list[Effect]], None]
 """`(command, now_ms, out)`: adds the effects of the command, mostly an `Asked`, to `out`."""
@@ -32,14 +35,19 @@ DeleteGroup = Callable[[str, Ticket[Any], int, list[Effect]], None]
 """`(group_id, ticket, now_ms, out)`: deletes a group of any type; the ticket gets a
 `DeleteGroupsResponse`."""
 
+DeleteFirst = Callable[[Any, Ticket[Any], int, list[Effect]], None]
+"""`(group, ticket, now_ms, out)`, as `DeleteGroup`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineParts:
     """Parts that one machine shares with its types.
 
     `topics` gives the newest view of the cluster. `new_member_suffix` makes the random part of the id of a
-    member of a classic group, `new_member_id` a whole id. `memberships` has those of the types before.
-    `delete_group` deletes a group of any type, for one that has to do something before.
+    member of a classic group, `new_member_id` a whole id. `memberships` and `handlers` have those of the
+    types before. `delete_group` deletes a group of any type, for one that has to do something before.
+    `has_offsets` tells whether a group has any, pending ones too. `descriptions` keeps those of topologies;
+    None: nobody does.
     """
 
     groups: dict[str, Group]
@@ -49,7 +57,10 @@ class MachineParts:
     topics: Callable[[], ClusterView]
     store: Store
     memberships: Mapping[TypeOfGroup, Membership]
+    handlers: Mapping[type, Handler]
     delete_group: DeleteGroup
+    has_offsets: Callable[[str], bool]
+    descriptions: TopologyDescriptions | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +72,8 @@ class GroupHandlers:
     new_group: Callable[[str], Group]
     commands: Mapping[type, Handler]
     quick_commands: Mapping[type, QuickHandler] = field(default_factory=dict)
+    delete: DeleteFirst | None = None
+    """Deletes a group of this type, where something goes before it; None: nothing does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

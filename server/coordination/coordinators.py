@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from odradek.config.option_list import DESCRIPTIONS_IN_MEMORY
 from odradek.coordinator.cluster.features import (
     GROUP_VERSION,
     SHARE_VERSION,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.groups.settings import GroupSettings
     from odradek.coordinator.shares.state.coordinator import ShareCoordinator
     from odradek.coordinator.shares.state.settings import ShareStateSettings
+    from odradek.coordinator.streams.descriptions import TopologyDescriptions
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
     from odradek.coordinator.transactions.settings import TransactionSettings
     from odradek.server.background.work import WorkQueue
@@ -98,6 +100,7 @@ class Coordinators:
         now_ms: Callable[[], int],
         new_producer_id: Callable[[], int],
         searches: WorkQueue,
+        saves: WorkQueue,
         create_topic: Callable[[str, Callable[[], None]], None],
         after_loading: Callable[[], object] | None = None,
         group_types: Sequence[GroupType] = (),
@@ -114,6 +117,7 @@ class Coordinators:
         self._now_ms = now_ms
         self.new_producer_id = new_producer_id
         self._searches = searches
+        self._saves = saves
         self._create_topic = create_topic
         self._after_loading = after_loading
         self._more_group_types = group_types
@@ -206,9 +210,25 @@ class Coordinators:
             persister=lambda: self.persister,
             after_loading=self._after_loading,
             types=GROUP_TYPES + self._more_group_types,
+            descriptions=self._new_descriptions(),
         )
         coordinator.view_changed(view)
         return coordinator
+
+    def _new_descriptions(self) -> TopologyDescriptions | None:
+        """As the option says: none, in memory, or in a file."""
+        name = self._config.values["group.streams.topology.description.plugin.class"]
+        if name is None:
+            return None
+        if name == DESCRIPTIONS_IN_MEMORY:
+            from odradek.coordinator.streams.descriptions import TopologyDescriptions
+
+            return TopologyDescriptions()
+        from odradek.server.coordination.topology_file import FILE_NAME, open_descriptions
+        from odradek.storage.disk import OsDisk
+
+        path = os.path.join(self._config.data_directories[0], FILE_NAME)
+        return open_descriptions(OsDisk(), path, self._saves)
 
     def _match_topics(self, effect: MatchTopics, then: Callable[[MatchedTopics], None]) -> None:
         def failed(error: Exception) -> None:

@@ -66,6 +66,7 @@ class Node:
             now_ms=lambda: NOW_MS,
             new_producer_id=itertools.count(2_000).__next__,
             searches=None,
+            saves=None,
             create_topic=lambda name, then: None,
         )
         self.coordinators.remote_transactions = self.remote

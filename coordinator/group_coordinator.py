@@ -77,8 +77,8 @@ class GroupCoordinator(Runtime[GroupMachine]):
     form), `new_member_id` a whole id for a member of a consumer group that has none. `match_topics` looks for
     the topics of the newest view that match, and calls back with them later, never from within its call.
     `persister` gives the one that keeps the states of share partitions.
-    `types` are the types of groups that are served. `descriptions` keeps those of topologies; None: nobody
-    does.
+    `types` are the types of groups that are served. `descriptions` keeps those of topologies, for the streams
+    groups among them; None: nobody does.
     """
 
     partition_class = _GroupPartition
@@ -238,12 +238,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
 
     def _new_machine(self, partition: RunningPartition[GroupMachine]) -> GroupMachine:
         return GroupMachine(
-            self._settings,
-            self._new_member_suffix,
-            lambda: self._view,
-            self._new_member_id,
-            self._types,
-            self.descriptions,
+            self._settings, self._new_member_suffix, lambda: self._view, self._new_member_id, self._types
         )
 
     def _machine_loaded(self, partition: RunningPartition[GroupMachine]) -> None:
@@ -328,7 +323,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
 
 
 def _ignore(failure: Failure | None) -> None:
-    """What is left over is dropped another time."""
+    """Leave it: what is left over is dropped another time."""
 
 
 def _may_have(groups: Mapping[str, Group], group_id: str) -> bool:

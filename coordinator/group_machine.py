@@ -15,7 +15,7 @@ The log is compacted, so the last records of two keys may stand in another order
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from odradek.coordinator.asked import Asked, Ticket
 from odradek.coordinator.cluster.view import ClusterView
@@ -43,9 +43,6 @@ from odradek.wire.messages.delete_groups import (
 from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from odradek.wire.messages.offset_fetch import OffsetFetchRequest
 
-if TYPE_CHECKING:
-    from odradek.coordinator.streams.descriptions import TopologyDescriptions
-
 NONE = ErrorCode.NONE
 TimerKey = tuple[str, ...]
 """Purpose of a timer, then the group, then the member."""
@@ -59,8 +56,7 @@ class GroupMachine:
 
     `topics` gives the newest view of the cluster. `new_member_suffix` makes the random part of the id of a
     member of a classic group, `new_member_id` a whole id for a member of any other that has none (the same
-    again where it is not given). `types` are the types of groups that it serves. `descriptions` keeps those
-    of topologies, for all machines; None: nobody does.
+    again where it is not given). `types` are the types of groups that it serves.
     """
 
     offsets_class: ClassVar[type[CommittedOffsets]] = CommittedOffsets
@@ -72,7 +68,6 @@ class GroupMachine:
         topics: Callable[[], ClusterView] = ClusterView,
         new_member_id: Callable[[], str] | None = None,
         types: GroupTypes = GROUP_TYPES,
-        descriptions: TopologyDescriptions | None = None,
     ) -> None:
         self.groups: dict[str, Group] = {}
         self._settings = settings
@@ -101,7 +96,6 @@ class GroupMachine:
             handlers=self._handlers,
             delete_group=self._delete_group,
             has_offsets=self._has_offsets,
-            descriptions=descriptions,
         )
         for one in types.types:
             handlers = one.start(parts)

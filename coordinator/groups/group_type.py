@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odradek.coordinator.asked import Ticket, kind_of
 from odradek.coordinator.cluster.view import ClusterView
@@ -19,9 +19,6 @@ from odradek.coordinator.groups.group import Group, Membership, Store, TypeOfGro
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.messages import group_records
 from odradek.wire.messages.log_records import RecordTypes
-
-if TYPE_CHECKING:
-    from odradek.coordinator.streams.descriptions import TopologyDescriptions
 
 Handler = Callable[[Any, int, list[Effect]], None]
 """`(command, now_ms, out)`: adds the effects of the command, mostly an `Asked`, to `out`."""
@@ -46,8 +43,7 @@ class MachineParts:
     `topics` gives the newest view of the cluster. `new_member_suffix` makes the random part of the id of a
     member of a classic group, `new_member_id` a whole id. `memberships` and `handlers` have those of the
     types before. `delete_group` deletes a group of any type, for one that has to do something before.
-    `has_offsets` tells whether a group has any, pending ones too. `descriptions` keeps those of topologies;
-    None: nobody does.
+    `has_offsets` tells whether a group has any, pending ones too.
     """
 
     groups: dict[str, Group]
@@ -60,7 +56,6 @@ class MachineParts:
     handlers: Mapping[type, Handler]
     delete_group: DeleteGroup
     has_offsets: Callable[[str], bool]
-    descriptions: TopologyDescriptions | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

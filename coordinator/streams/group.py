@@ -141,6 +141,10 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
                 for topic in sources.get(subtopology_id, ()):
                     yield topic, tasks
 
+    def keys(self) -> list[Any]:
+        """Kafka deletes the topology last."""
+        return [*super().keys(), StreamsGroupTopologyKey(group_id=self.group_id)]
+
     # More questions
 
     @property
@@ -192,9 +196,6 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
 
     def new_member(self, member_id: str) -> StreamsMember:
         return StreamsMember(member_id, new_member_metadata(), MemberTasks())
-
-    def _more_keys(self) -> Iterable[Any]:
-        return (StreamsGroupTopologyKey(group_id=self.group_id),)
 
     def _count(self, member: StreamsMember, change: int) -> None:
         """The process of a member may have changed, which has its tasks."""

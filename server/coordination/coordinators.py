@@ -195,8 +195,9 @@ class Coordinators:
 
     def _new_groups(self) -> GroupCoordinator:
         from odradek.coordinator.group_coordinator import GroupCoordinator
-        from odradek.coordinator.group_types import GROUP_TYPES
+        from odradek.coordinator.group_types import group_types
 
+        descriptions = self._new_descriptions()
         view = self.leadership.view
         coordinator = GroupCoordinator(
             node_id=self.leadership.node_id,
@@ -209,14 +210,14 @@ class Coordinators:
             match_topics=self._match_topics,
             persister=lambda: self.persister,
             after_loading=self._after_loading,
-            types=GROUP_TYPES + self._more_group_types,
-            descriptions=self._new_descriptions(),
+            types=group_types(descriptions) + self._more_group_types,
+            descriptions=descriptions,
         )
         coordinator.view_changed(view)
         return coordinator
 
     def _new_descriptions(self) -> TopologyDescriptions | None:
-        """As the option says: none, in memory, or in a file."""
+        """The store that the option names, if it names one."""
         name = self._config.values["group.streams.topology.description.plugin.class"]
         if name is None:
             return None

@@ -107,7 +107,7 @@ class ShareGroup(EpochGroup[ShareMember, Partitions]):
 
     @property
     def may_expire(self) -> bool:
-        """It stays until it is deleted, since its states would stay behind."""
+        """False: its states would stay behind."""
         return False
 
     @property

@@ -12,6 +12,7 @@ good` where it says so. A description is named by `topology`; its nodes are `NOD
 import copy
 
 from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.group_types import group_types
 from odradek.coordinator.streams.descriptions import (
     DeleteDescription,
     Failure,
@@ -77,7 +78,8 @@ class DescriptionStage(StreamsStage):
         super().__init__()
 
     def new_machine(self) -> GroupMachine:
-        return GroupMachine(self.settings, self.new_suffix, lambda: self.view, descriptions=self.descriptions)
+        types = group_types(self.descriptions)
+        return GroupMachine(self.settings, self.new_suffix, lambda: self.view, types=types)
 
     def durable_state(self):
         groups = {

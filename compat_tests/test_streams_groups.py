@@ -24,6 +24,11 @@ from compat_tests.streams.word_count import (
     WORDS,
     Application,
 )
+from odradek.client.admin.groups import list_groups
+from odradek.client.admin.topologies import describe_topologies
+from odradek.client.cluster import Cluster
+from odradek.client.settings import ClientSettings
+from odradek.commands.topologies import topology_lines
 from odradek.config.option_list import DESCRIPTIONS_IN_MEMORY
 from odradek.coordinator.cluster.partitioner import partition_for
 
@@ -161,6 +166,13 @@ def test_kafkas_tools_list_describe_dump_and_delete_streams_groups(
         "(stores: [counts])",
     ):
         assert line in told
+    with Cluster(ClientSettings(application.broker.bootstrap)) as cluster:
+        listed = [one for one in list_groups(cluster) if one.group == application.id]
+        (topology,), refused = describe_topologies(cluster, listed)
+    assert not refused
+    assert (
+        "\n".join(topology_lines(topology.subtopologies)).strip() == told[told.index("Topologies:") :].strip()
+    )
 
     assert dumped_types(quick_broker, application.id) == {"17", "19", "20", "21", "22", "23"}
 

@@ -34,7 +34,7 @@ def test_brokers_are_those_of_the_admin_client(
         tuple(one.get(name) for name in ("broker_id", "host", "port", "rack", "is_fenced"))
         for one in theirs["brokers"]
     ]
-    assert {row["release"] for row in mine} == {"3.9" if is_older else "4.3"}
+    assert {row["release"] for row in mine} == {"3.9" if is_older else "4.4"}
 
 
 def test_features_are_those_of_the_admin_client(

@@ -16,7 +16,7 @@ that this node does not know or that is not built here: others may honour it, an
 that it does not. Loggers are no matter of the controllers: this node changes them itself.
 
 Source: ConfigAdminManager (preprocess, reassembleIncrementalResponse), ControllerApis and
-ConfigurationControlManager of Kafka 4.3.
+ConfigurationControlManager of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -105,27 +105,17 @@ class Altering:
         counts = Counter((one.resource_type, one.resource_name) for one in resources)
         refusals: dict[int, KafkaError] = {}
         changes: dict[int, ConfigChange] = {}
-        unauthorized: dict[int, tuple[ConfigChange, ErrorCode]] = {}
         for number, resource in enumerate(resources):
             try:
                 if counts[resource.resource_type, resource.resource_name] > 1:
                     raise _bad("A resource may be named once in a request.")
-                code = refusal_of(resource, Operation.ALTER_CONFIGS, context)
-                if code is not None and not _is_of_one_broker(resource):
-                    raise KafkaError(code)
+                self.authorize(resource, context)
                 if resource.resource_type == BROKER_LOGGER:
                     self.change_log_levels(resource, validate_only=request.validate_only)
                     continue
-                change = self.change_of(resource)
+                changes[number] = self.change_of(resource)
             except KafkaError as error:
                 refusals[number] = error
-            else:
-                if code is None:
-                    changes[number] = change
-                else:
-                    unauthorized[number] = change, code
-        if unauthorized:
-            refusals |= yield from self._refusing(unauthorized)
         try:
             assert self._machine is not None
             done = yield from self._machine.changing_configs(
@@ -142,22 +132,14 @@ class Altering:
             ]
         )
 
-    def _refusing(
-        self, unauthorized: Mapping[int, tuple[ConfigChange, ErrorCode]]
-    ) -> Work[dict[int, KafkaError]]:
-        """Refusals of changes without permission. As in Kafka, a fault in the settings of one broker counts
-        before the permission."""
-        changes = [change for change, _ in unauthorized.values()]
-        judged: Sequence[KafkaError | None]
-        try:
-            assert self._machine is not None
-            judged = yield from self._machine.changing_configs(changes, validate_only=True)
-        except KafkaError:
-            judged = [None] * len(changes)
-        return {
-            number: refusal or KafkaError(code)
-            for (number, (_, code)), refusal in zip(unauthorized.items(), judged, strict=True)
-        }
+    def authorize(self, resource: Resource, context: RequestContext) -> None:
+        """Refuses what the client may not change: the code of the type of resource. As in Kafka 4.4 faults in
+        the list of a broker's settings count before that, faults in their values after it."""
+        if resource.resource_type == BROKER:
+            self._check_settings(resource.configs)
+        code = refusal_of(resource, Operation.ALTER_CONFIGS, context)
+        if code is not None:
+            raise KafkaError(code)
 
     def change_of(self, resource: Resource) -> ConfigChange:
         """The wanted change of a resource. Refuses with KafkaError(INVALID_REQUEST) what makes no sense."""
@@ -196,9 +178,12 @@ class Altering:
 
     def result_of(self, resource: Resource, refusal: KafkaError | None) -> Any:
         """The part of the response about a resource."""
+        message = None if refusal is None else refusal.message
+        if refusal is not None and refusal.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            message = refusal.own_message
         return self.result(
             error_code=0 if refusal is None else refusal.code,
-            error_message=None if refusal is None else refusal.message,
+            error_message=message,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
@@ -297,12 +282,8 @@ class ForwardedConfigs:
     def _refusal(self, resource: Any, context: RequestContext, *, validate_only: bool) -> KafkaError | None:
         if resource.resource_type not in (BROKER, BROKER_LOGGER):
             return None
-        if resource.resource_type == BROKER_LOGGER:
-            # No controller sees it, so this node authorizes it.
-            code = refusal_of(resource, Operation.ALTER_CONFIGS, context)
-            if code is not None:
-                return KafkaError(code)
         try:
+            self._altering.authorize(resource, context)
             if resource.resource_type == BROKER_LOGGER:
                 self._altering.change_log_levels(resource, validate_only=validate_only)
                 return None
@@ -334,10 +315,6 @@ def _operations(resource: incremental_alter_configs.AlterConfigsResource) -> lis
 
 def _unknown_type(resource: Resource) -> KafkaError:
     return _bad(f"Resources of the type {resource.resource_type} cannot be changed here.")
-
-
-def _is_of_one_broker(resource: Resource) -> bool:
-    return resource.resource_type == BROKER and resource.resource_name != ""
 
 
 def _bad(why: str) -> KafkaError:

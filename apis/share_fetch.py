@@ -328,18 +328,24 @@ class _PendingShareFetch(Waiting):
             topic_id, index = one
             name = view.topic_names.get(topic_id)
             if name is None:
-                self._errors[one] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+                self._errors[one] = self._unknown(one)
             elif topic_id in refused:
                 self._errors[one] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif view.partition(name, index) is None:
                 self._errors[one] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
+                self._session.partitions[one] = True
                 self._wanted.append(one)
         if not self._wanted or not request.max_records or self._bytes_max() <= 0:
             self._settle_fetch({})
             return
         self._deadline = self._parts.timers.after(max(request.max_wait_ms, 0), self._expire)
         self._try()
+
+    def _unknown(self, partition: PartitionId) -> KafkaError:
+        """The refusal of Kafka 4.4, which keeps the names of a session's topics: one of them is deleted."""
+        was_there = self._session.partitions.get(partition, False)
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if was_there else ErrorCode.UNKNOWN_TOPIC_ID)
 
     def response_if_ready(self) -> ShareFetchResponse | Waiting:
         if self._is_done and not self.settled:

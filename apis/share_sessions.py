@@ -36,14 +36,14 @@ class ShareSession:
         self.connection = connection
         self.epoch = INITIAL_EPOCH + 1
         """Epoch of the next request."""
-        self.partitions = dict.fromkeys(partitions)
-        """In the order in which they are read."""
+        self.partitions: dict[PartitionId, bool] = dict.fromkeys(partitions, False)
+        """Whether a fetch has found the topic, in the order in which they are read."""
         self._quiet: set[PartitionId] = set(self.partitions)
         """Partitions whose last state the client knows: they are left out of responses without records."""
 
     def change(self, added: Iterable[PartitionId], forgotten: Iterable[PartitionId]) -> None:
         for one in added:
-            self.partitions.setdefault(one)
+            self.partitions.setdefault(one, False)
         for one in forgotten:
             self.partitions.pop(one, None)
             self._quiet.discard(one)
@@ -61,8 +61,7 @@ class ShareSession:
     def serve_later(self, partition: PartitionId) -> None:
         """One that had records: the next requests look at others first."""
         if partition in self.partitions:
-            del self.partitions[partition]
-            self.partitions[partition] = None
+            self.partitions[partition] = self.partitions.pop(partition)
 
 
 class ShareSessions:

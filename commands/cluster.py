@@ -27,7 +27,7 @@ examples:
   odradek cluster health --min-free 20 --output json
                         a row for each check
   odradek cluster features
-  odradek cluster features upgrade --release-version 4.3 --dry-run
+  odradek cluster features upgrade --release-version 4.4 --dry-run
   odradek cluster features upgrade share.version=1
   odradek cluster elect                 after restarts: leaders as they were
   odradek cluster elect orders:3 --unclean
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     one.add_argument("levels", nargs="*", metavar="NAME=LEVEL", help="levels to set, such as share.version=1")
     one.add_argument(
-        "--release-version", metavar="VERSION", help="all levels of a release of Kafka, such as 4.3"
+        "--release-version", metavar="VERSION", help="all levels of a release of Kafka, such as 4.4"
     )
     add_dry_run(one)
     one = add_action(actions, "elect", "make the preferred replicas leaders again", elect)

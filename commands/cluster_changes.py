@@ -94,7 +94,7 @@ def _levels(options: argparse.Namespace, before: Mapping[str, int], is_upgrade: 
 
 
 def _level(name: str, text: str) -> int:
-    """A number; that of metadata.version may be its name, such as 4.3-IV0."""
+    """A number; that of metadata.version may be its name, such as 4.4-IV0."""
     if name == METADATA_VERSION:
         for level, known in RELEASES.items():
             if known == text:

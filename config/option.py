@@ -80,6 +80,8 @@ class Option:
     """Whether `choices` ignore case."""
     shape: tuple[str, str] | None = None
     """A regular expression for a list's text without blanks around its commas, and its description."""
+    distinct: bool = False
+    """Whether a list that names an item twice is refused. In others it counts once."""
     dynamic: str = READ_ONLY
     synonyms: tuple[str, ...] = ()
     """Broker options that give a topic's or group's option its default, the strongest first."""
@@ -189,6 +191,8 @@ class Option:
                 if (item.lower() if self.any_case else item) not in self.choices:
                     raise ValueError(f"{self.name} must be of {', '.join(self.choices)}, not {item!r}.")
         # By the text: duplicates count.
+        if self.distinct and len(_COMMA.split(text)) > max(len(value), 1):
+            raise ValueError(f"Configuration '{self.name}' values must not be duplicated.")
         if self.shape is not None and not re.fullmatch(self.shape[0], _COMMA.sub(",", text)):
             raise ValueError(f"{self.name} must be {self.shape[1]}, not {text[:80]!r}.")
         # Written so that a NaN is refused as well.

@@ -37,7 +37,7 @@ from odradek.wire.schema import Message
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 FINAL = -1
 """Epoch of the last request of a share session."""
-UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_ID = -1, 100
+
 GROUP_RESOURCE, SET = 32, 0
 WAIT_MS = 5_000
 """For records that are there, or will be soon."""
@@ -330,23 +330,6 @@ class Member:
         )
         self._next(epoch, answers)
         return [*answers]
-
-    def trip(self, *places: Place, note: str, **more: Any) -> None:
-        """A fetch of a topic id that nobody has. Kafka trips over it (its meter of bytes has no name for the
-        topic), and refuses the whole until the client forgets the id; we refuse the partition."""
-        theirs, ours = (
-            side.ask(
-                fetch_request(side, self.group, self.member, self.epoch, places, max_wait_ms=0, **more),
-                2,
-                self.connection,
-            )
-            for side in self._pair.sides
-        )
-        assert theirs.error_code == UNKNOWN_SERVER_ERROR, (note, theirs)
-        assert ours.error_code == 0, (note, ours)
-        codes = {one.error_code for topic in ours.responses for one in topic.partitions}
-        assert UNKNOWN_TOPIC_ID in codes, (note, ours)
-        self.epoch += 1
 
     def look(self, *places: Place, note: str = "", **more: Any) -> list[Any]:
         """As `fetch`, and does not wait for records."""

@@ -255,11 +255,11 @@ def test_topic_ids_that_nobody_has_are_refused_alike(pair: Pair, topic_id: bytes
     fill(pair, topic, 4)
     group, place, wrong = readers(pair, topic, 2), (topic, 0), (topic_id, 0)
     one = Member(pair, group)
-    one.trip(wrong, note="the only one")
-    one.trip(note="it stays")
+    one.look(wrong, note="the only one")
+    one.look(note="it stays")
     one.look(forget=[wrong], note="is forgotten")
     one.fetch(place, (topic, 1), max_records=1, note="others")
-    one.trip(wrong, note="beside another")
+    one.look(wrong, note="beside another")
     one.acknowledge({wrong: [(0, 0, [ACCEPT])]}, "unknown")
     one.acknowledge({wrong: []}, "unknown, no batches")
     one.acknowledge({place: [(0, 0, [ACCEPT])], wrong: [(0, 0, [ACCEPT])]}, "beside another")
@@ -685,7 +685,7 @@ def test_a_deleted_topic_is_told_of_alike(pair: Pair) -> None:
     for side in pair.sides:
         until(side, lambda: metadata_of(topic), 12, lambda answer: answer.topics[0].error_code == 3)
     one.acknowledge({place: [(0, 0, [ACCEPT])]}, "deleted")
-    one.trip(note="deleted")
+    one.look(note="deleted")
     fill(pair, other, 2)
     one.fetch(forget=[place], note="forgotten")
     # Kafka's group coordinator hears of the deletion last. If it is asked earlier, it may never answer.

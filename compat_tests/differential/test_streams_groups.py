@@ -327,10 +327,10 @@ def test_standbys_and_endpoints(pair: Pair) -> None:
     describe(pair, group, "with a standby")
     ask(pair, stay(group, "m", 2, endpoint_information_epoch=1, **has(0)), "the first one hears of it")
     ask(pair, stay(group, "m", -1), "the first one leaves")
-    epoch = ask(pair, stay(group, "n", 3, **has(standby=(0,))), "gives up its copy")
-    epoch = ask(pair, stay(group, "n", epoch, **has()), "has given it up")
-    ask(pair, stay(group, "n", epoch, **has()), "runs the task")
+    epoch = ask(pair, stay(group, "n", 3, **has(standby=(0,))), "its copy becomes active")
+    ask(pair, stay(group, "n", epoch, **has(0)), "runs the task")
     describe(pair, group, "without a standby")
+    ask(pair, join(group, "m", counts), "the first one is back, and keeps a copy")
 
 
 def test_offsets_go_by_member_epochs(pair: Pair) -> None:

@@ -534,7 +534,7 @@ class ClusterMachine:
         defaults = self._defaults
         placed = replicas_of_new_topic(
             new_topic,
-            self._brokers_for(new_topic.assignments),
+            self._brokers_for_replicas(),
             defaults.partition_count,
             defaults.replication_factor,
         )
@@ -547,11 +547,9 @@ class ClusterMachine:
             configs,
         )
 
-    def _brokers_for(self, assignments: object) -> list[int]:
-        """Brokers that may be given replicas; written assignments may name any of them, as in Kafka."""
-        return [
-            one for one in sorted(self.view.brokers) if assignments or self.publisher.logs.takes_replicas(one)
-        ]
+    def _brokers_for_replicas(self) -> list[int]:
+        """Brokers that may be given replicas, also by a written assignment, as in Kafka 4.4."""
+        return [one for one in sorted(self.view.brokers) if self.publisher.logs.takes_replicas(one)]
 
     def _change_configs(self, change: ConfigChange, draft: Draft) -> None:
         """The order of the checks is Kafka's: whether a topic exists comes last."""
@@ -616,7 +614,7 @@ class ClusterMachine:
                 ErrorCode.INVALID_PARTITIONS,
                 f"Topic {growth.name!r} has {count} partition(s); {growth.total_count} would be no growth.",
             )
-        brokers = self._brokers_for(growth.assignments)
+        brokers = self._brokers_for_replicas()
         factor = topic.replication_factor
         if growth.assignments is None:
             placed = place_replicas(brokers, count, added, factor)

@@ -191,7 +191,7 @@ def check_manual_replicas(
     if not replicas:
         reason = "a partition has no replica"
     elif strangers := [broker for broker in replicas if broker not in brokers]:
-        reason = f"broker {strangers[0]} is not registered"
+        reason = f"broker {strangers[0]} is not registered or takes no replicas"
     elif len(set(replicas)) != len(replicas):
         reason = f"a broker is named twice in {list(replicas)}"
     elif replication_factor is not None and len(replicas) != replication_factor:

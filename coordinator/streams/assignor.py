@@ -7,8 +7,10 @@ A function of values, like those of consumer groups (`assignors.py`). A task is 
 - A task with state has standbys besides: as many as configured, as far as there are processes without it.
   Members have tasks of both kinds about equally; where processes leave a choice, standbys stay where they are
   or go where the state is.
+- The state is where a task was, or where a member tells an offset of it: after a restart it has a new id and
+  no task, but its directory is there. Standbys come before those, and of each kind the furthest first.
 - What is one more than equal is spread over processes. There are no warm-up tasks; racks and tags of clients
-  play no part: all as in Kafka 4.3.
+  play no part: all as in Kafka 4.4.
 
 Kafka: StickyTaskAssignor (group-coordinator), which a differential test holds this against.
 """
@@ -50,6 +52,8 @@ class TaskMember:
     client_tags: Mapping[str, str] = field(default_factory=dict)
     rack_id: str | None = None
     instance_id: str | None = None
+    offsets: Mapping[Task, int] = field(default_factory=dict)
+    """How far the state in its directory has come, as it has told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +122,25 @@ class _Work:
         self.processes_with: dict[Task, set[str]] = {}
         self.former_active: dict[Task, str] = {}
         self.former_standbys: dict[Task, list[str]] = {}
+        """Members with the state of a task, those whose state is most likely to be of use first."""
+        ranked: dict[Task, list[tuple[bool, int, str]]] = {}
         for member_id in self.member_ids:
-            assignment = spec.members[member_id].assignment
-            for task in self._existing(assignment.active):
+            member = spec.members[member_id]
+            for task in self._existing(_tasks_of(member.assignment.active)):
                 self.former_active.setdefault(task, member_id)
-            for task in self._existing(assignment.standby):
-                self.former_standbys.setdefault(task, []).append(member_id)
+            standbys = set(self._existing(_tasks_of(member.assignment.standby)))
+            for task in standbys | set(self._existing(member.offsets)):
+                rank = task not in standbys, -member.offsets.get(task, 0), member_id
+                ranked.setdefault(task, []).append(rank)
+        for task, holders in ranked.items():
+            self.former_standbys[task] = [member_id for *_, member_id in sorted(holders)]
 
-    def _existing(self, tasks: Tasks) -> Iterable[Task]:
-        for subtopology_id, partitions in tasks.items():
-            subtopology = self.spec.subtopologies.get(subtopology_id)
-            if subtopology is not None:
-                yield from ((subtopology_id, index) for index in partitions if index < subtopology.task_count)
+    def _existing(self, tasks: Iterable[Task]) -> Iterable[Task]:
+        subtopologies = self.spec.subtopologies
+        for task in tasks:
+            subtopology = subtopologies.get(task[0])
+            if subtopology is not None and task[1] < subtopology.task_count:
+                yield task
 
     def tasks(self, only_stateful: bool) -> list[Task]:
         """In an order by which a task and its like in other subtopologies are neighbours."""
@@ -171,6 +182,10 @@ def _by_partition(task: Task) -> tuple[int, str]:
     return task[1], task[0]
 
 
+def _tasks_of(tasks: Tasks) -> Iterable[Task]:
+    return ((subtopology_id, index) for subtopology_id, indexes in tasks.items() for index in indexes)
+
+
 def _compact(tasks: Iterable[Task]) -> Tasks:
     partitions: dict[str, list[int]] = {}
     for subtopology_id, index in tasks:
@@ -200,7 +215,7 @@ def _assign_active(work: _Work) -> None:
         limit = share + (larger_shares > 0)
         able = [member_id for member_id in work.former_standbys.get(task, ()) if counts[member_id] < limit]
         if able:
-            member_id = min(able, key=lambda member_id: (counts[member_id], member_id))
+            member_id = min(able, key=counts.__getitem__)
             larger_shares -= counts[member_id] == share
             work.put(task, member_id, work.active)
         else:
@@ -305,10 +320,8 @@ def _assign_standbys(work: _Work, replicas: int) -> None:
 
 
 def _former_holders(work: _Work, task: Task) -> list[str]:
-    """Members that had a task: the active one, then its standbys from the least loaded on."""
-    holders = sorted(
-        work.former_standbys.get(task, ()), key=lambda member_id: (work.counts[member_id], member_id)
-    )
+    """Members that had a task: the active one, then others with its state from the least loaded on."""
+    holders = sorted(work.former_standbys.get(task, ()), key=work.counts.__getitem__)
     active = work.former_active.get(task)
     return holders if active is None else [active, *holders]
 

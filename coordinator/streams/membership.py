@@ -287,7 +287,9 @@ class StreamsMembership(StaticMembership[StreamsGroup, StreamsMember, StreamsCha
         if change.replaced is not None:
             del members[change.replaced.member_id]
         members[change.member_id] = change.metadata
-        return self._assign(change.group, members, change.configured, {change.member_id: change.target})
+        before = {change.member_id: change.target}
+        offsets = {**change.group.task_offsets, change.member_id: change.offsets}
+        return self._assign(change.group, members, change.configured, before, offsets)
 
     def _assign(
         self,
@@ -295,15 +297,21 @@ class StreamsMembership(StaticMembership[StreamsGroup, StreamsMember, StreamsCha
         members: Mapping[str, StreamsGroupMemberMetadataValue],
         configured: ConfiguredTopology,
         before: Mapping[str, TaskAssignment] = {},
+        offsets: Mapping[str, TaskOffsets] | None = None,
     ) -> Mapping[str, TaskAssignment]:
-        """A target assignment for these members; `before` has their targets until now where these are not
-        those of the group."""
+        """A target assignment for these members; `before` has their targets until now, and `offsets` what
+        they tell of their tasks, where these are not those of the group."""
+        told = group.task_offsets if offsets is None else offsets
         if not configured.is_ready or configured.subtopologies is None:
             return dict.fromkeys(members, NO_TARGET)
         return assign_tasks(
             TaskSpec(
                 {
-                    member_id: _assigned_member(metadata, before.get(member_id) or group.target_of(member_id))
+                    member_id: _assigned_member(
+                        metadata,
+                        before.get(member_id) or group.target_of(member_id),
+                        told.get(member_id, TaskOffsets()),
+                    )
                     for member_id, metadata in members.items()
                 },
                 {
@@ -622,13 +630,16 @@ def _topology_of(
     return known
 
 
-def _assigned_member(metadata: StreamsGroupMemberMetadataValue, target: TaskAssignment) -> TaskMember:
+def _assigned_member(
+    metadata: StreamsGroupMemberMetadataValue, target: TaskAssignment, offsets: TaskOffsets
+) -> TaskMember:
     return TaskMember(
         metadata.process_id,
         target,
         {tag.key: tag.value for tag in metadata.client_tags},
         metadata.rack_id,
         metadata.instance_id,
+        offsets.restored,
     )
 
 

@@ -2,15 +2,16 @@
 
 A function of values: a member first gives up what it shall not have any more, and reports it; then it gets
 what is free. An active task is free when no member has it, a standby task may be kept by several members; but
-no process has two copies of a task, since they would share a directory.
+no process has two copies of a task, since they would share a directory. A task that the member has in another
+role changes its role in one step, as soon as it is free.
 
-Source: CurrentAssignmentBuilder of Kafka's group coordinator (package streams), release 4.3.
+Source: CurrentAssignmentBuilder of Kafka's group coordinator (package streams), release 4.4.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from odradek.coordinator.streams.assignor import TaskAssignment, Tasks
@@ -95,13 +96,15 @@ class TaskOwners:
         for task in _copies(tasks):
             _remove(self._copies, task, process_id)
 
-    def blocks_active(self, task: Task, process_id: str) -> bool:
-        """Whether a member of the process has to wait before it may run the task."""
-        return task in self._active or process_id in self._copies.get(task, ())
+    def blocks_active(self, task: Task, process_id: str, *, has_copy: bool) -> bool:
+        """Whether a member of the process has to wait before it may run the task. `has_copy`: the member
+        itself has the copy that its process has."""
+        return task in self._active or (process_id in self._copies.get(task, ()) and not has_copy)
 
-    def blocks_copy(self, task: Task, process_id: str) -> bool:
-        """Whether it has to wait before it may keep a copy of it."""
-        return process_id in self._active.get(task, ()) or process_id in self._copies.get(task, ())
+    def blocks_copy(self, task: Task, process_id: str, *, is_running: bool, has_copy: bool) -> bool:
+        """Whether it has to wait before it may keep a copy of it. `is_running`: it runs the task itself."""
+        runs_elsewhere = process_id in self._active.get(task, ()) and not is_running
+        return runs_elsewhere or (process_id in self._copies.get(task, ()) and not has_copy)
 
 
 def reconcile(
@@ -143,93 +146,75 @@ def _next(
     process_id: str,
     owned: TaskAssignment | None,
 ) -> MemberTasks:
-    kept, to_revoke = _split(member.assigned, target)
+    running, standbys, warmups = _sets(member.assigned)
+    to_run, to_stand_by, to_warm_up = _sets(target)
+    copies = standbys | warmups
+    free_to_run = {
+        task
+        for task in to_run - running
+        if not owners.blocks_active(task, process_id, has_copy=task in copies)
+    }
+    free_to_stand_by = {
+        task
+        for task in to_stand_by - standbys
+        if not owners.blocks_copy(task, process_id, is_running=task in running, has_copy=task in copies)
+    }
+    free_to_warm_up = {
+        task
+        for task in to_warm_up - warmups
+        if not owners.blocks_copy(task, process_id, is_running=False, has_copy=task in copies)
+    }
+    # A copy that becomes active or of the other kind is not given up: its state stays in use.
+    to_revoke = HeldTasks(
+        _chosen(member.assigned.active, running - to_run),
+        _compact(standbys - to_stand_by - to_run - free_to_warm_up),
+        _compact(warmups - to_warm_up - to_run - free_to_stand_by),
+    )
     if not to_revoke.is_empty and (owned is None or _has_any(owned, to_revoke)):
+        kept = HeldTasks(
+            _chosen(member.assigned.active, running & to_run),
+            _compact(standbys & (to_stand_by | to_run) | free_to_stand_by & (running | warmups)),
+            _compact(warmups & (to_warm_up | to_run) | free_to_warm_up & standbys),
+        )
         return MemberTasks(epoch, member.member_epoch, MemberState.UNREVOKED_TASKS, kept, to_revoke)
-    active, waits_for_active = _with_free(
-        target.active, kept.active, lambda task: owners.blocks_active(task, process_id)
+    assigned = HeldTasks(
+        _with_epochs(running & to_run | free_to_run, member.assigned.active, target_epoch),
+        _compact(standbys & to_stand_by | free_to_stand_by | standbys & to_run - free_to_run),
+        _compact(warmups & to_warm_up | free_to_warm_up | warmups & to_run - free_to_run),
     )
-    standby, waits_for_standby = _with_free(
-        target.standby, kept.standby, lambda task: owners.blocks_copy(task, process_id)
+    waits = (
+        to_run > running & to_run | free_to_run
+        or to_stand_by > standbys & to_stand_by | free_to_stand_by
+        or to_warm_up > warmups & to_warm_up | free_to_warm_up
     )
-    warmup, waits_for_warmup = _with_free(
-        target.warmup, kept.warmup, lambda task: owners.blocks_copy(task, process_id)
-    )
-    waits = waits_for_active or waits_for_standby or waits_for_warmup
-    assigned = HeldTasks(_with_epochs(active, kept.active, target_epoch), standby, warmup)
     state = MemberState.UNRELEASED_TASKS if waits else MemberState.STABLE
     return MemberTasks(target_epoch, member.member_epoch, state, assigned)
 
 
-def _split(assigned: HeldTasks, target: TaskAssignment) -> tuple[HeldTasks, HeldTasks]:
-    """Tasks that stay, and tasks that have to go."""
-    active, standby, warmup = target.active, target.standby, target.warmup
-    kept = HeldTasks(
-        _only(assigned.active, lambda task_id, partition: partition in active.get(task_id, ())),
-        _both(assigned.standby, standby),
-        _both(assigned.warmup, warmup),
-    )
-    to_revoke = HeldTasks(
-        _only(assigned.active, lambda task_id, partition: partition not in active.get(task_id, ())),
-        _difference(assigned.standby, standby),
-        _difference(assigned.warmup, warmup),
-    )
-    return kept, to_revoke
+def _sets(tasks: HeldTasks | TaskAssignment) -> tuple[set[Task], set[Task], set[Task]]:
+    """The tasks by role: active, standby, warm-up."""
+    return set(_each(tasks.active)), set(_each(tasks.standby)), set(_each(tasks.warmup))
 
 
-def _with_free(
-    target: Tasks, kept: Mapping[str, Collection[int]], is_blocked: Callable[[Task], bool]
-) -> tuple[dict[str, frozenset[int]], bool]:
-    """The part of its target that a member may have, and whether it has to wait for some of it."""
-    tasks: dict[str, frozenset[int]] = {}
-    waits = False
-    for subtopology_id, wanted in target.items():
-        has = kept.get(subtopology_id, ())
-        free = frozenset(
-            partition
-            for partition in wanted
-            if partition in has or not is_blocked((subtopology_id, partition))
-        )
-        waits = waits or len(free) < len(wanted)
-        if free:
-            tasks[subtopology_id] = free
-    return tasks, waits
+def _compact(tasks: Collection[Task]) -> dict[str, frozenset[int]]:
+    partitions: dict[str, list[int]] = {}
+    for subtopology_id, partition in sorted(tasks):
+        partitions.setdefault(subtopology_id, []).append(partition)
+    return {subtopology_id: frozenset(indexes) for subtopology_id, indexes in partitions.items()}
 
 
-def _with_epochs(tasks: Tasks, kept: EpochsOfTasks, epoch: int) -> dict[str, dict[int, int]]:
-    return {
-        subtopology_id: {
-            partition: kept.get(subtopology_id, {}).get(partition, epoch) for partition in sorted(partitions)
-        }
-        for subtopology_id, partitions in tasks.items()
-    }
+def _with_epochs(tasks: Collection[Task], kept: EpochsOfTasks, epoch: int) -> dict[str, dict[int, int]]:
+    """The tasks with the epochs at which the member got them; with `epoch` those that it gets now."""
+    epochs: dict[str, dict[int, int]] = {}
+    for subtopology_id, partition in sorted(tasks):
+        since = kept.get(subtopology_id, {}).get(partition, epoch)
+        epochs.setdefault(subtopology_id, {})[partition] = since
+    return epochs
 
 
-def _only(epochs: EpochsOfTasks, is_wanted: Callable[[str, int], bool]) -> dict[str, dict[int, int]]:
-    chosen = {
-        subtopology_id: {
-            partition: epoch for partition, epoch in of_each.items() if is_wanted(subtopology_id, partition)
-        }
-        for subtopology_id, of_each in epochs.items()
-    }
-    return {subtopology_id: of_each for subtopology_id, of_each in chosen.items() if of_each}
-
-
-def _both(one: Tasks, other: Tasks) -> dict[str, frozenset[int]]:
-    shared = {
-        subtopology_id: one[subtopology_id] & other[subtopology_id]
-        for subtopology_id in one
-        if subtopology_id in other
-    }
-    return {subtopology_id: partitions for subtopology_id, partitions in shared.items() if partitions}
-
-
-def _difference(one: Tasks, other: Tasks) -> dict[str, frozenset[int]]:
-    rest = {
-        subtopology_id: partitions - other.get(subtopology_id, frozenset())
-        for subtopology_id, partitions in one.items()
-    }
-    return {subtopology_id: partitions for subtopology_id, partitions in rest.items() if partitions}
+def _chosen(active: EpochsOfTasks, tasks: Collection[Task]) -> dict[str, dict[int, int]]:
+    """A part of the active tasks, with their epochs."""
+    return _with_epochs(tasks, active, -1)
 
 
 def _has_any(owned: TaskAssignment, tasks: HeldTasks) -> bool:

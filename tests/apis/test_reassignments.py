@@ -45,10 +45,10 @@ def test_a_partition_that_is_there_already_is_reassigned_without_a_move(node, ve
     ("replicas", "reason"),
     [
         ([], "a partition has no replica"),
-        ([99], "broker 99 is not registered"),
-        ([-1], "broker -1 is not registered"),
+        ([99], "broker 99 is not registered or takes no replicas"),
+        ([-1], "broker -1 is not registered or takes no replicas"),
         ([1, 1], "a broker is named twice in [1, 1]"),
-        ([99, 1, 1], "broker 99 is not registered"),
+        ([99, 1, 1], "broker 99 is not registered or takes no replicas"),
     ],
 )
 def test_other_replicas_are_refused_as_those_of_a_new_topic(node, replicas, reason):

@@ -3,6 +3,7 @@
 import pytest
 
 import odradek
+from odradek.client.group_offsets import commit
 from tests.client.applications import KEEPING, start_application
 from tests.client.topics import create_topic
 
@@ -74,7 +75,7 @@ def test_groups_without_a_description_are_named_with_the_reason(odradek_command,
     ended = odradek_command("groups", "describe", "silent", "--topology")
     assert (ended.status, ended.out) == (1, "")
     assert "no description of the topology of group silent is stored" in ended.err
-    commit_offsets(cluster, "readers", {("plain", 0): (0, "")})
+    commit(cluster, "readers", {("plain", 0): (0, "")})
     ended = odradek_command("groups", "describe", "readers", "--topology")
     assert (ended.status, ended.err) == (
         1,

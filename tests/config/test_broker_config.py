@@ -193,7 +193,7 @@ def test_what_is_not_built_yet_is_refused_unless_it_is_the_default():
     [
         ("", set()),
         ("two", {"two"}),
-        (" two , one,two", {"one", "two"}),
+        (" two , one", {"one", "two"}),
         ("*", {"one", "two", "three"}),
         (os.path.abspath("three"), {"three"}),
     ],

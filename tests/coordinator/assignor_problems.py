@@ -146,7 +146,14 @@ def streams_answered(spec: TaskSpec, assignments: dict[str, TaskAssignment]) -> 
 
 
 def _start_thread(rng: random.Random, members: dict, processes: int) -> None:
-    members[f"m{rng.randrange(10_000)}"] = TaskMember(f"p{rng.randrange(processes)}", TaskAssignment())
+    """A thread, which may know offsets of tasks that it had before it was started again."""
+    offsets = {
+        (str(rng.randrange(4)), rng.randrange(12)): rng.randrange(1_000)
+        for _ in range(rng.choice([0, 0, rng.randrange(8)]))
+    }
+    members[f"m{rng.randrange(10_000)}"] = TaskMember(
+        f"p{rng.randrange(processes)}", TaskAssignment(), offsets=offsets
+    )
 
 
 def _streams_changed(rng: random.Random, spec: TaskSpec, processes: int) -> TaskSpec:
@@ -202,7 +209,7 @@ class Verdict:
     spread: int
     """The same for all tasks."""
     cold_standbys: int
-    """Standbys where the task was not before, neither active nor as a standby."""
+    """Standbys where the task was not before: neither active, nor as a standby, nor by an offset."""
     cold_actives: int
     """Active tasks with state, of which another member has it."""
     process_spread: float
@@ -215,7 +222,7 @@ def verdict(spec: TaskSpec, assignments: dict[str, TaskAssignment]) -> Verdict:
     had_active = holders({member_id: member.assignment.active for member_id, member in spec.members.items()})
     had = {task: list(members) for task, members in had_active.items()}
     for member_id, member in spec.members.items():
-        for task in holders({member_id: member.assignment.standby}):
+        for task in {*holders({member_id: member.assignment.standby}), *member.offsets}:
             had.setdefault(task, []).append(member_id)
     actives = [sum(map(len, tasks.active.values())) for tasks in assignments.values()]
     sizes = {

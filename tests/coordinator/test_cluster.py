@@ -263,7 +263,7 @@ def test_too_much_growth_is_refused_as_a_whole(machine):
     assert len(machine.view.topic("t").partitions) == 2
 
 
-def test_brokers_that_take_no_replicas_get_only_those_that_are_assigned_to_them(store):
+def test_brokers_that_take_no_replicas_get_none(store):
     cordoned = {1, 3}
     machine = machine_over(store, 1, 2, 3)
     machine.publisher.logs.takes_replicas = lambda node_id: node_id not in cordoned
@@ -273,8 +273,11 @@ def test_brokers_that_take_no_replicas_get_only_those_that_are_assigned_to_them(
     cordoned.add(2)
     assert create(machine, "u", 1, 1) == "INVALID_REPLICATION_FACTOR"
     assert codes(machine.create_partitions([NewPartitions("t", 4)])) == ["INVALID_REPLICATION_FACTOR"]
-    assert create(machine, "u", assignments=[(0, [3])]) == "NONE"
-    assert codes(machine.create_partitions([NewPartitions("t", 4, [[1]])])) == ["NONE"]
+    assert create(machine, "u", assignments=[(0, [3])]) == "INVALID_REPLICA_ASSIGNMENT"
+    growth = NewPartitions("t", 4, [[1]])
+    assert codes(machine.create_partitions([growth])) == ["INVALID_REPLICA_ASSIGNMENT"]
+    cordoned.clear()
+    assert codes(machine.create_partitions([growth])) == ["NONE"]
     assert machine.view.leader_of("t", 3) == 1
 
 

@@ -42,6 +42,24 @@ def group(subtopologies, standby_replicas=0, **members):
     )
 
 
+def test_a_member_that_was_started_again_gets_the_tasks_whose_state_it_has():
+    members = {
+        "m1": TaskMember("a", TaskAssignment({"0": frozenset({0, 1})})),
+        "m2": TaskMember("b", TaskAssignment(), offsets={("0", 1): 7, ("0", 3): 500, ("9", 0): 1}),
+        "m3": TaskMember("c", TaskAssignment(), offsets={("0", 3): 20, ("0", 2): 20}),
+    }
+    subtopologies = {"0": AssignableSubtopology(4, True)}
+    found = assign_tasks(TaskSpec(members, subtopologies))
+    assert {member_id: tasks.active["0"] for member_id, tasks in found.items()} == {
+        "m1": {0, 1},
+        "m2": {3},
+        "m3": {2},
+    }
+    found = assign_tasks(TaskSpec(members, subtopologies, standby_replicas=1))
+    assert 1 in found["m2"].standby["0"]
+    assert 3 in found["m3"].standby["0"]
+
+
 @MANY
 @given(spec=GROUPS)
 def test_every_task_is_active_once_and_stands_by_in_other_processes(spec):

@@ -123,7 +123,7 @@ def test_records_may_come_in_any_order_and_without_epochs():
     member = group.members["new"]
     assert (member.current.state, member.metadata.process_id) == (MemberState.UNKNOWN, "p")
     assert member.current.assigned.active == {"0": {0: 7, 1: 7}}
-    assert group.owners.blocks_active(("0", 1), "p")
-    assert group.owners.blocks_copy(("0", 1), "p")
-    assert not group.owners.blocks_copy(("0", 1), "")
+    assert group.owners.blocks_active(("0", 1), "p", has_copy=False)
+    assert group.owners.blocks_copy(("0", 1), "p", is_running=False, has_copy=False)
+    assert not group.owners.blocks_copy(("0", 1), "", is_running=False, has_copy=False)
     assert group.members["old"].current.assigned.is_empty

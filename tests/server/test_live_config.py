@@ -417,6 +417,7 @@ def test_a_directory_that_is_cordoned_takes_nothing_new_until_it_is_uncordoned(t
         assert await alter(server, BROKER, "", cordoned_log_dirs=one) == "INVALID_REQUEST"
         assert await alter(server, BROKER, "1", cordoned_log_dirs=f"{one}/") == "INVALID_REQUEST"
         assert await alter(server, BROKER, "1", cordoned_log_dirs=f"*,{one}") == "INVALID_REQUEST"
+        assert await alter(server, BROKER, "1", cordoned_log_dirs=f"{one},{one}") == "INVALID_REQUEST"
         assert await alter(server, BROKER, "1", cordoned_log_dirs=one) == "NONE"
         await create(server, "t")
         await create(server, "u")
@@ -425,6 +426,11 @@ def test_a_directory_that_is_cordoned_takes_nothing_new_until_it_is_uncordoned(t
         request = create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000)
         answer = (await ask(server, request, 7)).topics[0]
         assert ErrorCode(answer.error_code).name == "INVALID_REPLICATION_FACTOR"
+        written = create_topics.CreatableReplicaAssignment(partition_index=0, broker_ids=[1])
+        topic.num_partitions = topic.replication_factor = -1
+        topic.assignments = [written]
+        answer = (await ask(server, request, 7)).topics[0]
+        assert ErrorCode(answer.error_code).name == "INVALID_REPLICA_ASSIGNMENT"
 
     async def after_a_restart(server):
         assert not server.store.creating.has_uncordoned

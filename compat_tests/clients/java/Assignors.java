@@ -20,14 +20,15 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.coordinator.group.api.assignor.ConsumerGroupPartitionAssignor;
 import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
 import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
+import org.apache.kafka.coordinator.group.api.streams.assignor.TopologyDescriber;
 import org.apache.kafka.coordinator.group.assignor.RangeAssignor;
 import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
 import org.apache.kafka.coordinator.group.modern.Assignment;
 import org.apache.kafka.coordinator.group.modern.GroupSpecImpl;
 import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignmentImpl;
-import org.apache.kafka.coordinator.group.streams.assignor.AssignmentMemberSpec;
+import org.apache.kafka.coordinator.group.streams.assignor.AssignmentConfigsImpl;
+import org.apache.kafka.coordinator.group.streams.assignor.MemberMetadataAndStateImpl;
 import org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor;
-import org.apache.kafka.coordinator.group.streams.assignor.TopologyDescriber;
 
 /**
  * Kafka's own assignors, asked over stdin. A problem is some lines of words, the last of them "end":
@@ -39,7 +40,7 @@ import org.apache.kafka.coordinator.group.streams.assignor.TopologyDescriber;
  *
  * streams STANDBY-REPLICAS
  * subtopology ID TASKS STATEFUL
- * member ID PROCESS-ID ACTIVE STANDBY
+ * member ID PROCESS-ID ACTIVE STANDBY OFFSETS  (offsets: 0=3=120,1=0=7)
  * </pre>
  *
  * The answer is "ID ASSIGNMENT" (streams: "ID ACTIVE STANDBY") for each member, then "end".
@@ -118,7 +119,7 @@ public final class Assignors {
     private static void streams(List<String[]> problem) {
         Map<String, Integer> counts = new LinkedHashMap<>();
         Set<String> stateful = new HashSet<>();
-        Map<String, AssignmentMemberSpec> members = new LinkedHashMap<>();
+        Map<String, MemberMetadataAndStateImpl> members = new LinkedHashMap<>();
         for (String[] words : problem) {
             if (words[0].equals("subtopology")) {
                 counts.put(words[1], Integer.parseInt(words[2]));
@@ -126,12 +127,12 @@ public final class Assignors {
                     stateful.add(words[1]);
                 }
             } else if (words[0].equals("member")) {
-                members.put(words[1], new AssignmentMemberSpec(
-                    Optional.empty(), Optional.empty(), read(words[3]), read(words[4]), Map.of(), words[2],
-                    Map.of(), Map.of(), Map.of()));
+                members.put(words[1], new MemberMetadataAndStateImpl(
+                    Optional.empty(), Optional.empty(), words[2], Map.of(), read(words[3]), read(words[4]), Map.of(),
+                    readOffsets(words[5]), Map.of()));
             }
         }
-        Map<String, String> configs = Map.of("num.standby.replicas", problem.get(0)[1]);
+        AssignmentConfigsImpl configs = new AssignmentConfigsImpl(Integer.parseInt(problem.get(0)[1]), List.of());
         new StickyTaskAssignor().assign(
             new org.apache.kafka.coordinator.group.streams.assignor.GroupSpecImpl(members, configs),
             new TopologyDescriber() {
@@ -175,6 +176,18 @@ public final class Assignors {
             }
         }
         return assignment;
+    }
+
+    private static Map<String, Map<Integer, Long>> readOffsets(String word) {
+        Map<String, Map<Integer, Long>> offsets = new LinkedHashMap<>();
+        if (!word.equals("-")) {
+            for (String part : word.split(",")) {
+                String[] words = part.split("=");
+                offsets.computeIfAbsent(words[0], name -> new LinkedHashMap<>())
+                    .put(Integer.parseInt(words[1]), Long.parseLong(words[2]));
+            }
+        }
+        return offsets;
     }
 
     private static String write(Map<String, Set<Integer>> assignment) {

@@ -16,7 +16,6 @@ import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Supplier;
-import kafka.server.ReplicaManager;
 import org.apache.kafka.clients.consumer.internals.ShareAcquireMode;
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.TopicPartition;
@@ -29,10 +28,9 @@ import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.common.utils.Timer;
 import org.apache.kafka.coordinator.group.GroupConfig;
 import org.apache.kafka.coordinator.group.GroupConfigManager;
-import org.apache.kafka.server.purgatory.DelayedOperationKey;
+import org.apache.kafka.coordinator.group.modern.share.ShareGroupConfigProvider;
 import org.apache.kafka.server.share.SharePartitionKey;
 import org.apache.kafka.server.share.acknowledge.ShareAcknowledgementBatch;
-import org.apache.kafka.server.share.fetch.DelayedShareFetchKey;
 import org.apache.kafka.server.share.fetch.InFlightBatch;
 import org.apache.kafka.server.share.fetch.InFlightState;
 import org.apache.kafka.server.share.fetch.ShareAcquiredRecords;
@@ -76,17 +74,8 @@ public class ShareJudge {
         }
     }
 
-    static class Replicas extends ReplicaManager {
-        Replicas() {
-            super(null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-                null, null, null, null);
-        }
-        @Override
-        public void completeDelayedShareFetchRequest(DelayedShareFetchKey key) { }
-    }
-
     static class Configs extends GroupConfigManager {
-        Configs() { super(null, null, null); }
+        Configs() { super(null, null); }
         @Override
         public Optional<GroupConfig> groupConfig(String groupId) { return Optional.empty(); }
     }
@@ -120,7 +109,7 @@ public class ShareJudge {
     static Store store;
     static Timers timers;
 
-    static void load(String[] words, Replicas replicas, Configs configs) throws Exception {
+    static void load(String[] words, Configs configs) throws Exception {
         store = new Store();
         timers = new Timers();
         nowMs = 0;
@@ -134,8 +123,9 @@ public class ShareJudge {
         }
         store.batches = batches;
         TopicIdPartition place = new TopicIdPartition(TOPIC, new TopicPartition("t", 0));
-        partition = new SharePartition("g", place, 0, locks, deliveries, LOCK_MS, timers, new Clock(), store, replicas,
-            configs, null);
+        // No log is asked, as each history has a start, nobody waits for records, and there are no dead letters.
+        partition = new SharePartition("g", place, 0, locks, deliveries, LOCK_MS, timers, new Clock(), store, null,
+            key -> { }, new ShareGroupConfigProvider(configs), null, () -> false, null);
         partition.maybeInitialize().get();
     }
 
@@ -219,7 +209,6 @@ public class ShareJudge {
         Field field = Unsafe.class.getDeclaredField("theUnsafe");
         field.setAccessible(true);
         Unsafe unsafe = (Unsafe) field.get(null);
-        Replicas replicas = (Replicas) unsafe.allocateInstance(Replicas.class);
         Configs configs = (Configs) unsafe.allocateInstance(Configs.class);
         PrintStream out = new PrintStream(System.out, true);
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
@@ -228,7 +217,7 @@ public class ShareJudge {
             String told = "";
             try {
                 switch (words[0]) {
-                    case "load" -> load(words, replicas, configs);
+                    case "load" -> load(words, configs);
                     case "acquire" -> told = acquire(words);
                     case "acknowledge" -> told = acknowledge(words);
                     case "release" -> told = outcome(partition.releaseAcquiredRecords(words[1]));

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from odradek.client.admin.asking import Refused, error_of, refusal
+from odradek.client.admin.asking import Refused
 from odradek.client.admin.groups import ListedGroup
-from odradek.client.client_error import ClientError
+from odradek.client.client_error import ClientError, refusal
 from odradek.client.cluster import Cluster, coordinator_of
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, error_of
 from odradek.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
 from odradek.wire.messages.streams_group_topology_description_update import (
     TopologyDescription,

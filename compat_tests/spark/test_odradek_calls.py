@@ -189,7 +189,9 @@ def test_a_limit_of_bytes_is_kept_about(cluster: Cluster, topic: str) -> None:
     assert query.next(0, 0) == (10, 10), "all fits"
     few = AdmittedQuery(cluster, topic, startingOffsets="earliest", maxBytesPerTrigger="1")
     assert [few.next(0, 0), few.next(9, 9), few.next(10, 10)] == [(1, 1), (10, 10), (10, 10)]
-    whole = sum(few.reader._view.bytes_of_offsets({topic: {0: 0}}, {topic: {0: 10}}).values()) * 10
+    view = stream_source.ClusterView(few.options)
+    whole = sum(view.bytes_of_offsets({topic: {0: 0}}, {topic: {0: 10}}).values()) * 10
+    view.close()
     half = AdmittedQuery(cluster, topic, startingOffsets="earliest", maxBytesPerTrigger=str(int(whole)))
     assert sum(half.next(0, 0)) in range(8, 13)
 

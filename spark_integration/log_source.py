@@ -84,6 +84,12 @@ class NoStream(DataSourceStreamReader):
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # as Spark 4.0 has it
         return self.initialOffset()
 
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        return iter(())
+
 
 class PiecePartition(InputPartition):
     """The piece of one task."""

@@ -11,6 +11,7 @@ Source: KafkaApis of Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis import operations
@@ -29,30 +30,16 @@ if TYPE_CHECKING:
 
 Serves = Callable[["Groups"], bool]
 TopicsOf = Callable[[Any], Iterable[str]]
-Complete = Callable[[Any, Any], None]
-"""Adds to a description what the request asks for besides."""
-
-
-def _is_complete(request: Any, group: Any) -> None:
-    """Most requests ask for nothing else."""
 
 
 class GroupDescribe:
     """The handler. `serves` tells whether such groups are served, `topics_of` the topics of a description."""
 
-    def __init__(
-        self,
-        groups: Groups,
-        api: Api,
-        serves: Serves,
-        topics_of: TopicsOf,
-        complete: Complete = _is_complete,
-    ) -> None:
+    def __init__(self, groups: Groups, api: Api, serves: Serves, topics_of: TopicsOf) -> None:
         self._groups = groups
         self._api = api
         self._serves = serves
         self._topics_of = topics_of
-        self._complete = complete
 
     def __call__(self, request: Any, context: RequestContext) -> Any:
         refuse, version = self._api.refuse, context.api_version
@@ -65,30 +52,23 @@ class GroupDescribe:
             lambda one: context.refuses(Operation.DESCRIBE, ResourceType.GROUP, one),
         )
         # As in Kafka, refused groups come first.
-        described = refuse(self._request(refused), version, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        described = refuse(replace(request, group_ids=refused), version, ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
         def merge(responses: list[Any]) -> Any:
             for response in responses:
                 (group,) = response.groups
                 if wants_operations and group.error_code == ErrorCode.NONE:
                     group.authorized_operations = operations.on_group(context, group.group_id)
-                visible = self._visible(group, context)
-                if visible.error_code == ErrorCode.NONE:
-                    self._complete(request, visible)
-                described.groups.append(visible)
+                described.groups.append(self._visible(group, context))
             return described
 
         return ask_for_each(
-            [self._request([group_id]) for group_id in allowed],
+            [replace(request, group_ids=[group_id]) for group_id in allowed],
             refuse,
             context,
             lambda asked: self._groups().submit(asked.request.group_ids[0], asked),
             merge,
         )
-
-    def _request(self, group_ids: list[str]) -> Any:
-        request_class: Any = self._api.request
-        return request_class(group_ids=group_ids)
 
     def _visible(self, group: Any, context: RequestContext) -> Any:
         """The group, or its refusal if it has topics that the client may not describe."""
@@ -107,13 +87,12 @@ def describe_api(
     response: type[Message],
     serves: Serves,
     topics_of: TopicsOf,
-    complete: Complete = _is_complete,
 ) -> Api:
     """The API whose request names `group_ids`, and whose response has `groups`."""
     api = Api(
         request,
         response,
-        make=lambda parts: GroupDescribe(parts.node.groups, api, serves, topics_of, complete),
+        make=lambda parts: GroupDescribe(parts.node.groups, api, serves, topics_of),
         needs=(on_groups(Operation.DESCRIBE, each("group_ids")), on_topics(Operation.DESCRIBE, None)),
         refusal=Refusal(results=("groups", _each_group), has_message=False),
     )

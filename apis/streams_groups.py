@@ -9,8 +9,8 @@ come the permissions: for the group, and for all topics of the topology, after a
 the client may create internal topics is told in the status. A group with a topic that the client may not
 describe is not described at all.
 
-Descriptions of topologies have no store here (KIP-1331), as in Kafka without a plug-in for it: no member is
-asked for one, one that is sent is refused, and no group is described with one.
+Descriptions of topologies (KIP-1331) are kept where `group.streams.topology.description.plugin.class` says
+so. Otherwise no member is asked for one, and one that is sent is refused with UNSUPPORTED_VERSION.
 
 Not done, and refused, as in Kafka 4.4: patterns of source topics. No task is ever a warm-up there, either.
 
@@ -33,6 +33,7 @@ from odradek.apis.topic_creation import topic_creation
 from odradek.coordinator.asked import Asked, Ticket
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS, is_legal
 from odradek.coordinator.groups.group import JOIN_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
+from odradek.coordinator.streams.description_keeping import refused_update
 from odradek.coordinator.streams.membership import StreamsGroupHeartbeatResult, refused_heartbeat
 from odradek.coordinator.streams.topology import StatusCode, has_doubles
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
@@ -61,8 +62,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.topics import NewTopic
 
 NOT_SAID = -1
-NOT_STORED = 1
-"""Status of a description of a topology."""
 HEARTBEATS_BETWEEN_TRIALS = 2
 """The pause before another trial to create a topic, in heartbeat intervals."""
 FAILURES_KEPT_MAX = 1_000
@@ -313,22 +312,24 @@ class TopologyDescriptionUpdate:
 
     def __call__(
         self, request: StreamsGroupTopologyDescriptionUpdateRequest, context: RequestContext
-    ) -> StreamsGroupTopologyDescriptionUpdateResponse:
-        if not self._groups().serves_streams_groups:
-            return StreamsGroupTopologyDescriptionUpdateResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    ) -> StreamsGroupTopologyDescriptionUpdateResponse | Waiting:
+        groups = self._groups()
+        if not groups.serves_streams_groups:
+            return refused_update(ErrorCode.UNSUPPORTED_VERSION)
         if context.refuses(Operation.READ, ResourceType.GROUP, request.group_id):
-            return StreamsGroupTopologyDescriptionUpdateResponse(
-                error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
+            return refused_update(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if not groups.keeps_descriptions:
+            return refused_update(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "The broker has no streams group topology description plugin configured.",
             )
-        return StreamsGroupTopologyDescriptionUpdateResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION,
-            error_message="The broker has no streams group topology description plugin configured.",
-        )
-
-
-def _tell_description(request: StreamsGroupDescribeRequest, group: describe.DescribedGroup) -> None:
-    if request.include_topology_description:
-        group.topology_description_status = NOT_STORED
+        for text, name in ((request.member_id, "MemberId"), (request.group_id, "GroupId")):
+            if not text.strip():
+                return refused_update(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
+        waiting = Waiting()
+        ticket = Ticket(waiting.complete, refused_update)
+        groups.submit(request.group_id, Asked(request, client_of(context), ticket))
+        return waiting
 
 
 DESCRIBE = describe_api(
@@ -336,7 +337,6 @@ DESCRIBE = describe_api(
     StreamsGroupDescribeResponse,
     lambda groups: groups().serves_streams_groups,
     lambda group: () if group.topology is None else _topics_of(group.topology),
-    _tell_description,
 )
 TOPOLOGY_DESCRIPTION_UPDATE = Api(
     StreamsGroupTopologyDescriptionUpdateRequest,

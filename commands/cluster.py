@@ -14,7 +14,7 @@ from odradek.commands.cluster_changes import change_features, elect
 from odradek.commands.output import Column, Output, quantity, size_text
 from odradek.commands.selecting import parse_whole
 from odradek.wire.errors import ErrorCode
-from odradek.wire.releases import RELEASES
+from odradek.wire.releases import METADATA_VERSION, RELEASES, level_name
 
 ABOUT = """\
 Any Kafka cluster as a whole: its brokers, whether it is healthy, features, and what its log
@@ -35,16 +35,25 @@ examples:
 
 keys of info: cluster_id broker host port rack controller fenced release metadata_version.
 keys of health: check healthy of found unknown.
-keys of features: feature finalized_level supported_min supported_max.
-keys of features upgrade: feature finalized_level_before finalized_level.
+keys of features: feature finalized_level supported_min supported_max finalized_version
+supported_min_version supported_max_version. A version is the name of a level of metadata.version,
+such as 4.4-IV2, and else the level.
+keys of features upgrade: feature finalized_level_before finalized_level finalized_version_before
+finalized_version.
 keys of elect: topic partition leader_before leader.
 keys of log-dirs: broker log_dir online replicas size_bytes usable_bytes total_bytes cordoned.
 
 exit status: 0, or 1 when something could not be done, or is not healthy (a sentence says
 what)."""
 
-METADATA_VERSION = "metadata.version"
 _NAMES_SHOWN = 10
+_LEVELS = ("finalized_level", "supported_min", "supported_max")
+_VERSIONS = {
+    "finalized_version": "finalized",
+    "supported_min_version": "lowest",
+    "supported_max_version": "highest",
+}
+"""Keys of the names of these levels, and their headings."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -122,7 +131,7 @@ def _info(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
         Column("controller"),
         Column("fenced"),
         Column("release"),
-        Column("metadata_version", right=True),
+        Column("metadata_version", text=lambda level: level_name(METADATA_VERSION, level)),
     ]
     output.rows(columns if output.is_table else [Column("cluster_id"), *columns], rows)
     return 0
@@ -216,22 +225,20 @@ def _features(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
         raise ClientError("no broker tells its features")
     newest = max(told, key=lambda one: one.epoch)
     names = sorted({*newest.finalized, *(name for one in told for name in one.supported)})
-    rows = [
-        {
-            "feature": name,
-            "finalized_level": _level(newest, name) or 0,
-            "supported_min": _common(told, name)[0],
-            "supported_max": _common(told, name)[1],
-        }
-        for name in names
-    ]
-    columns = [
-        Column("feature"),
-        Column("finalized_level", "finalized", True),
-        Column("supported_min", "lowest", True),
-        Column("supported_max", "highest", True),
-    ]
-    output.rows(columns, rows, "no features")
+    rows = []
+    for name in names:
+        levels = (_level(newest, name) or 0, *_common(told, name))
+        versions = (None if level is None else level_name(name, level) for level in levels)
+        rows.append(
+            {
+                "feature": name,
+                **dict(zip(_LEVELS, levels, strict=True)),
+                **dict(zip(_VERSIONS, versions, strict=True)),
+            }
+        )
+    of_versions = [Column(name, heading) for name, heading in _VERSIONS.items()]
+    of_levels = [] if output.is_table else [Column(name) for name in _LEVELS]
+    output.rows([Column("feature"), *of_levels, *of_versions], rows, "no features")
     return 0
 
 

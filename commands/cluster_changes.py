@@ -16,13 +16,17 @@ from odradek.commands.moving import described_partitions
 from odradek.commands.output import Column, Output
 from odradek.commands.selecting import parse_whole
 from odradek.config.near_names import did_you_mean
-from odradek.wire.releases import RELEASES
+from odradek.wire.releases import METADATA_VERSION, RELEASES, level_name
 
-METADATA_VERSION = "metadata.version"
 _CHANGED = [
     Column("feature"),
     Column("finalized_level_before", "before", True),
     Column("finalized_level", "then", True),
+]
+_CHANGED_NAMES = [
+    Column("feature"),
+    Column("finalized_version_before", "before"),
+    Column("finalized_version", "then"),
 ]
 _ELECTED = [
     Column("topic"),
@@ -47,11 +51,21 @@ def change_features(cluster: Cluster, options: argparse.Namespace, output: Outpu
         refused = update_features(cluster, levels, kind, only_validate=options.dry_run)
     kept = {one.name for one in refused}
     rows = [
-        {"feature": name, "finalized_level_before": before.get(name, 0), "finalized_level": level}
+        {
+            "feature": name,
+            "finalized_level_before": before.get(name, 0),
+            "finalized_level": level,
+            "finalized_version_before": level_name(name, before.get(name, 0)),
+            "finalized_version": level_name(name, level),
+        }
         for name, level in sorted(levels.items())
         if name not in kept
     ]
-    output.rows(_CHANGED, rows, "all features have these levels")
+    output.rows(
+        _CHANGED_NAMES if output.is_table else _CHANGED + _CHANGED_NAMES[1:],
+        rows,
+        "all features have these levels",
+    )
     return failed(refused)
 
 

@@ -25,6 +25,7 @@ from odradek.commands.confirming import add_yes
 from odradek.commands.group_changes import delete, existing_groups, forget, named_groups, seek
 from odradek.commands.output import Column, Output, quantity
 from odradek.commands.selecting import matching, parse_seconds, parse_whole
+from odradek.commands.topologies import show_topologies
 
 ABOUT = """\
 Groups of consumers at any Kafka broker: where they are, how far behind, and who is in them.
@@ -42,6 +43,7 @@ examples:
   odradek groups describe billing
   odradek groups describe billing --members
   odradek groups describe billing --watch 5
+  odradek groups describe word-count --topology
   odradek groups seek billing --to start --dry-run
   odradek groups seek billing --to -1h --topics orders payments:0
   odradek groups seek billing --to +1 --topics orders:3
@@ -61,6 +63,9 @@ keys of describe: group type state topic partition committed_offset start_offset
 lag_seconds member_id instance_id client_id host. A member without partitions, and a group without
 any, are rows without a topic; with --watch there is timestamp_ms, too.
 keys of describe --members: group type state assignor member_id instance_id client_id host partitions.
+keys of describe --topology: group type state topology_epoch subtopology global node node_type topics
+stores successors predecessors. A broker has a topology if members sent it (Kafka Streams 4.4), and
+group.streams.topology.description.plugin.class says where it keeps them.
 keys of seek: group topic partition committed_offset_before committed_offset start_offset end_offset lag.
 keys of delete: group deleted.
 keys of delete-offsets: group topic partition committed_offset_before deleted.
@@ -86,7 +91,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--type", action="append", default=[], choices=TYPES, help="only these")
     one = add_action(actions, "describe", "commits, lag and members of each partition", _describe)
     one.add_argument("groups", nargs="+", metavar="GROUP")
-    one.add_argument("--members", action="store_true", help="the members and what each of them has")
+    shown = one.add_mutually_exclusive_group()
+    shown.add_argument("--members", action="store_true", help="the members and what each of them has")
+    shown.add_argument(
+        "--topology", action="store_true", help="what an application of Kafka Streams does, node by node"
+    )
     one.add_argument(
         "--watch",
         nargs="?",
@@ -176,7 +185,7 @@ def _sum(lags: Iterable[int | None]) -> int | None:
 
 
 def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    show = _show_members if options.members else _show_partitions
+    show = _show_members if options.members else show_topologies if options.topology else _show_partitions
     if options.watch is None:
         return show(cluster, options.groups, output, {})
     if output.form not in ("table", "jsonl"):

@@ -585,6 +585,7 @@ def test_every_record_comes_back_as_the_bytes_that_kafka_wrote(written: Written,
         "FenceBrokerRecord",
         "RemoveDelegationTokenRecord",
         "UnfenceBrokerRecord",
+        "UnregisterControllerRecord",
         "ZkMigrationStateRecord",
     }, "types that do not occur here"
 

@@ -25,6 +25,12 @@ from compat_tests.streams.word_count import (
     Application,
     WordCount,
 )
+from odradek.client.admin.groups import list_groups
+from odradek.client.admin.topologies import describe_topologies
+from odradek.client.cluster import Cluster
+from odradek.client.settings import ClientSettings
+from odradek.commands.topologies import topology_lines
+from odradek.config.option_list import DESCRIPTIONS_IN_MEMORY
 from odradek.coordinator.cluster.partitioner import partition_for
 
 TOOLS = "org.apache.kafka.tools"
@@ -36,8 +42,9 @@ OPTIONS = {
     "group.streams.min.heartbeat.interval.ms": 500,
     "group.streams.heartbeat.interval.ms": 1000,
     "group.streams.initial.rebalance.delay.ms": 500,
+    "group.streams.topology.description.plugin.class": DESCRIPTIONS_IN_MEMORY,
 }
-"""Time-outs short enough to wait for."""
+"""Time-outs short enough to wait for, and a store of descriptions."""
 
 
 @pytest.fixture
@@ -66,6 +73,10 @@ def application(
 def streams_groups(application: Application, *arguments: str) -> str:
     command = (STREAMS_GROUPS, "--bootstrap-server", application.broker.bootstrap, *arguments)
     return kafka_tool(*command).stdout
+
+
+def topology_of(application: Application) -> str:
+    return streams_groups(application, "--describe", "--topology", "--group", application.id)
 
 
 def dumped_types(broker: OdradekBroker | ApacheBroker, group_id: str) -> set[str]:
@@ -178,6 +189,23 @@ def test_kafkas_tools_list_describe_dump_and_delete_streams_groups(
     offsets = streams_groups(application, "--describe", "--offsets", "--group", application.id)
     rows = [line.split() for line in offsets.splitlines() if application.input in line]
     assert len(rows) == PARTITIONS
+
+    wait_until(lambda: "Topologies:" in topology_of(application), "the topology is described")
+    told = topology_of(application)
+    for line in (
+        "   Sub-topology: 0",
+        f"    Source: KSTREAM-SOURCE-0000000000 (topics: [{application.input}])",
+        "   Sub-topology: 1",
+        "(stores: [counts])",
+    ):
+        assert line in told
+    with Cluster(ClientSettings(application.broker.bootstrap)) as cluster:
+        listed = [one for one in list_groups(cluster) if one.group == application.id]
+        (topology,), refused = describe_topologies(cluster, listed)
+    assert not refused
+    assert (
+        "\n".join(topology_lines(topology.subtopologies)).strip() == told[told.index("Topologies:") :].strip()
+    )
 
     assert dumped_types(quick_broker, application.id) == {"17", "19", "20", "21", "22", "23"}
 

@@ -46,6 +46,8 @@ WHERE_TO_BEGIN = (
     "latest, earliest, or by_duration: with a duration such as PT1H30M",
 )
 
+DESCRIPTIONS_IN_MEMORY = "org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin"
+DESCRIPTIONS_IN_FILE = "odradek.FileTopologyDescriptionPlugin"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 # Each option has two lines, like a row of a table.
@@ -594,8 +596,9 @@ BROKER = (
            doc="Assignors that are offered, the first being the default."),
     Option("group.streams.rack.aware.assignment.tags", HONOURED, LIST, "", distinct=True,
            doc="Client tags over whose values the standby tasks of one task are spread."),
-    Option("group.streams.topology.description.plugin.class", REFUSED, CLASS, None,
-           doc="Java class that keeps the descriptions of topologies."),
+    Option("group.streams.topology.description.plugin.class", HONOURED, CLASS, None,
+           choices=(DESCRIPTIONS_IN_MEMORY, DESCRIPTIONS_IN_FILE),
+           doc="Where descriptions of topologies are kept: in memory, or in a file, which Kafka has not."),
     Option("group.streams.assignor.offload.enable", ACCEPTED, BOOLEAN, True, internal=True,
            dynamic=CLUSTER_WIDE,
            doc="Whether a thread of its own computes assignments."),

@@ -20,6 +20,7 @@ from odradek.coordinator.effects import Effect, MatchTopics
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.group_types import GROUP_TYPES
 from odradek.coordinator.groups.commands import EndOffsets, RemoveTopics, TopicsChanged, TopicsMatched
+from odradek.coordinator.groups.group import Group
 from odradek.coordinator.groups.group_type import GroupTypes
 from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
 from odradek.coordinator.late_replies import CallLater
@@ -35,6 +36,15 @@ from odradek.coordinator.shares.state.persister import (
     Persister,
     Results,
 )
+from odradek.coordinator.streams.descriptions import (
+    DeleteDescription,
+    DescriptionDeleted,
+    DescriptionStored,
+    Failure,
+    StoreDescription,
+    TopologyDescriptions,
+)
+from odradek.coordinator.streams.group import StreamsGroup
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.heartbeat import HeartbeatRequest
@@ -67,7 +77,8 @@ class GroupCoordinator(Runtime[GroupMachine]):
     form), `new_member_id` a whole id for a member of a consumer group that has none. `match_topics` looks for
     the topics of the newest view that match, and calls back with them later, never from within its call.
     `persister` gives the one that keeps the states of share partitions.
-    `types` are the types of groups that are served.
+    `types` are the types of groups that are served. `descriptions` keeps those of topologies, for the streams
+    groups among them; None: nobody does.
     """
 
     partition_class = _GroupPartition
@@ -86,6 +97,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         persister: Callable[[], Persister],
         after_loading: Callable[[], object] | None = None,
         types: GroupTypes = GROUP_TYPES,
+        descriptions: TopologyDescriptions | None = None,
     ) -> None:
         super().__init__(
             node_id=node_id,
@@ -103,6 +115,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         self._new_member_id = new_member_id
         self._find_matches = match_topics
         self._made_persister = persister
+        self.descriptions = descriptions
         self._view = ClusterView()
 
     # For the server
@@ -188,6 +201,11 @@ class GroupCoordinator(Runtime[GroupMachine]):
         return self._settings.serves_streams_groups
 
     @property
+    def keeps_descriptions(self) -> bool:
+        """Whether descriptions of topologies are kept."""
+        return self.descriptions is not None
+
+    @property
     def serves_share_groups(self) -> bool:
         """Whether the APIs of share groups are served, as `serves_consumer_groups`."""
         return self._settings.serves_share_groups
@@ -210,6 +228,8 @@ class GroupCoordinator(Runtime[GroupMachine]):
             MatchTopics: self._match_topics,
             InitializeStates: self._initialize_states,
             DeleteStates: self._delete_states,
+            StoreDescription: self._store_description,
+            DeleteDescription: self._delete_description,
         }
 
     def _refusal(self, command: Any, code: ErrorCode) -> Any:
@@ -238,6 +258,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         }
         partition.removed_topics = set()
         self._remove_topics(partition, ids)
+        self._drop_descriptions(partition)
 
     def _match_topics(self, partition: RunningPartition[GroupMachine], effect: MatchTopics) -> None:
         machine = partition.machine
@@ -261,6 +282,38 @@ class GroupCoordinator(Runtime[GroupMachine]):
         command.results = results
         self._call_later(0, partial(self.submit, command.group_id, command))
 
+    def _store_description(self, partition: RunningPartition[GroupMachine], effect: StoreDescription) -> None:
+        descriptions, command = self.descriptions, effect.command
+        assert descriptions is not None
+        if not descriptions.has_room():
+            # Those of groups that other nodes have taken over are of no use.
+            others = [one for one in descriptions if self.partition_of(one) not in self._partitions]
+            descriptions.drop(others, _ignore)
+        then = partial(self._description_changed, command)
+        descriptions.put(command.group_id, command.topology_epoch, effect.description, then)
+
+    def _delete_description(
+        self, partition: RunningPartition[GroupMachine], effect: DeleteDescription
+    ) -> None:
+        assert self.descriptions is not None
+        self.descriptions.delete(effect.command.group_id, partial(self._description_changed, effect.command))
+
+    def _description_changed(
+        self, command: DescriptionStored | DescriptionDeleted, failure: Failure | None
+    ) -> None:
+        """The store has done it, perhaps at once, or has not. The machine may be another one by now."""
+        command.failure = failure
+        self._call_later(0, partial(self.submit, command.group_id, command))
+
+    def _drop_descriptions(self, partition: RunningPartition[GroupMachine]) -> None:
+        """Drop those of groups that were deleted just before a crash, or by another coordinator."""
+        descriptions, machine = self.descriptions, partition.machine
+        if not descriptions or machine is None:
+            return
+        index, groups = partition.index, machine.groups
+        gone = [one for one in descriptions if self.partition_of(one) == index and not _may_have(groups, one)]
+        descriptions.drop(gone, _ignore)
+
     def _remove_topics(
         self, partition: RunningPartition[GroupMachine], topics: Mapping[str, bytes | None]
     ) -> None:
@@ -272,6 +325,15 @@ class GroupCoordinator(Runtime[GroupMachine]):
     ) -> None:
         assert partition.machine is not None
         self._run(partition, partition.machine.handle(command, self._clock_ms()))
+
+
+def _ignore(failure: Failure | None) -> None:
+    """Leave it: what is left over is dropped another time."""
+
+
+def _may_have(groups: Mapping[str, Group], group_id: str) -> bool:
+    group = groups.get(group_id)
+    return isinstance(group, StreamsGroup) and group.has_description
 
 
 def changed_topics(before: ClusterView, after: ClusterView) -> frozenset[str]:

@@ -26,7 +26,7 @@ from odradek.coordinator.groups.classic_group import RULES, GroupState
 from odradek.coordinator.groups.commands import TopicsChanged
 from odradek.coordinator.groups.committed_offsets import CommittedOffsets
 from odradek.coordinator.groups.group import Group, GroupRecord, Membership, TypeOfGroup
-from odradek.coordinator.groups.group_type import GroupTypes, Handler, MachineParts, QuickHandler
+from odradek.coordinator.groups.group_type import DeleteFirst, GroupTypes, Handler, MachineParts, QuickHandler
 from odradek.coordinator.groups.record_codec import (
     BATCH_OVERHEAD_BYTES,
     RECORD_OVERHEAD_BYTES,
@@ -74,6 +74,7 @@ class GroupMachine:
         self._types = types
         self._memberships: dict[TypeOfGroup, Membership] = {}
         self._new_group: dict[TypeOfGroup, Callable[[str], Group]] = {}
+        self._delete_first: dict[TypeOfGroup, DeleteFirst] = {}
         self._committed = self.offsets_class(self.groups, settings, self._memberships, self._delete)
         self.offsets, self.pending = self._committed.table, self._committed.pending
         self._replayed = self._committed.replayed
@@ -92,7 +93,9 @@ class GroupMachine:
             topics=topics,
             store=self.store,
             memberships=self._memberships,
+            handlers=self._handlers,
             delete_group=self._delete_group,
+            has_offsets=self._has_offsets,
         )
         for one in types.types:
             handlers = one.start(parts)
@@ -100,6 +103,8 @@ class GroupMachine:
             self._new_group[one.name] = handlers.new_group
             self._handlers |= handlers.commands
             self._quick_handlers |= handlers.quick_commands
+            if handlers.delete is not None:
+                self._delete_first[one.name] = handlers.delete
 
     def handle(self, command: Any, now_ms: int) -> list[Effect]:
         kind = command.__class__  # as `kind_of`, whose call every heartbeat and commit would pay for
@@ -284,7 +289,12 @@ class GroupMachine:
     ) -> None:
         """Deletes the one group of a request."""
         (group_id,) = asked.request.groups_names
-        self._delete_group(group_id, asked.ticket, now_ms, out)
+        group = self.groups.get(group_id)
+        delete = None if group is None else self._delete_first.get(group.group_type)
+        if delete is None:
+            self._delete_group(group_id, asked.ticket, now_ms, out)
+        else:
+            delete(group, asked.ticket, now_ms, out)
 
     def _delete_group(self, group_id: str, ticket: Ticket[Any], now_ms: int, out: list[Effect]) -> None:
         group = self.groups.get(group_id)
@@ -299,6 +309,9 @@ class GroupMachine:
             self._delete(dict.fromkeys(deleted), (group_id,), now_ms, out)
         result = DeletableGroupResult(group_id=group_id, error_code=code)
         out.append(Reply(ticket, DeleteGroupsResponse(results=[result])))
+
+    def _has_offsets(self, group_id: str) -> bool:
+        return bool(self.offsets.of_group(group_id) or self.pending.of_group(group_id))
 
 
 def _batch_size(records: list[LogRecord]) -> int:

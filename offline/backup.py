@@ -37,7 +37,7 @@ from odradek.storage.disk import OsDisk
 META = "meta.properties"
 _DATABASES = ("odradek-metadata.db", "kafka07-positions.sqlite")
 _FIRST = (checkpoints.RECOVERY_POINTS, checkpoints.LOG_STARTS, checkpoints.HIGH_WATERMARKS)
-_SMALL = (META, "odradek-scram-secret", *_FIRST)
+_SMALL = (META, "odradek-scram-secret", "topology-descriptions", *_FIRST)
 _TRANSIENT = (".lock", ".odradek-probe")
 _COORDINATORS = ("__transaction_state", "__consumer_offsets", "__share_group_state")
 _LISTINGS_MAX = 100

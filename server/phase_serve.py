@@ -116,6 +116,7 @@ def _new_coordinators(opened: Opened) -> Coordinators:
         searches=schedule.searches,
         reads=schedule.reads,
         conversions=schedule.conversions,
+        saves=schedule.saves,
         create_topic=partial(_create_topic, opened),
         create_queue=partial(_create_queue, opened),
         after_loading=node.after_loading,

@@ -7,17 +7,19 @@ interfaces.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
-from odradek.spark.offsets import from_checkpoint, limited, to_checkpoint
+from odradek.spark.offsets import from_checkpoint, to_checkpoint
 from odradek.spark.options import Offsets, ReadOptions
 from odradek.spark.stream_source import CheckpointOffsets, StreamReader
 
@@ -32,9 +34,12 @@ class AdmittingStreamReader(StreamReader, SupportsTriggerAvailableNow):
         self._latest: Offsets | None = None
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit that Spark passes to `latestOffset`; the sizes are in the options."""
+        """The limit that Spark passes to `latestOffset`. One has room for one number only: what is beside it
+        is in the options."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
@@ -50,11 +55,11 @@ class AdmittingStreamReader(StreamReader, SupportsTriggerAvailableNow):
         self._latest = self._ends(place)
         if isinstance(limit, ReadAllAvailable):
             return to_checkpoint(self._latest)
+        options = _with(self._options, limit)
         if self._target is not None:
             # The end is fixed: to wait for more would take forever.
-            begin = self._view.with_beginnings(place, self._latest)
-            return to_checkpoint(limited(begin, self._latest, self._options))
-        return to_checkpoint(self._next_end(place, self._latest))
+            return to_checkpoint(self._limited(place, self._latest, options))
+        return to_checkpoint(self._next_end(place, self._latest, options))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The last known ends, for the lag in Spark's progress reports."""
@@ -66,3 +71,14 @@ class AdmittingStreamReader(StreamReader, SupportsTriggerAvailableNow):
         if self._latest is None and place == self._initial and self._first is not None:
             return self._first
         return self._view.latest(place)
+
+
+def _with(options: ReadOptions, limit: ReadLimit) -> ReadOptions:
+    """The options with the limit of this batch in place of their own."""
+    if isinstance(limit, ReadMaxRows):
+        return replace(options, max_offsets_per_trigger=limit.max_rows, max_bytes_per_trigger=None)
+    if isinstance(limit, ReadMaxBytes):
+        return replace(options, max_bytes_per_trigger=limit.max_bytes, max_offsets_per_trigger=None)
+    if isinstance(limit, ReadMinRows):
+        return replace(options, min_offsets_per_trigger=limit.min_rows)
+    return options

@@ -17,7 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from odradek.spark.log_files import Piece
@@ -52,6 +57,9 @@ class OdradekLogDataSource(DataSource):
             )
         return FilteringLogReader(options)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return NoStream()
+
 
 def _check_schema(schema: StructType, columns: tuple[str, ...]) -> None:
     """Spark matches Arrow columns by position, so another schema would give wrong values."""
@@ -61,6 +69,26 @@ def _check_schema(schema: StructType, columns: tuple[str, ...]) -> None:
             f"format({FORMAT!r}) has a schema of its own: leave schema(...) out, name the wanted ones with "
             "the option columns, and CAST in the query"
         )
+
+
+class NoStream(DataSourceStreamReader):
+    """The sentence for a stream of files. Spark 4.3 hides a refusal of `streamReader` behind an error of its
+    own: so it comes with the first call."""
+
+    def initialOffset(self) -> dict[str, Any]:
+        raise OptionError(
+            f"format({FORMAT!r}) has no streams: files are read as they are. Use spark.read, or "
+            "spark.readStream.format('odradek') with a broker"
+        )
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # as Spark 4.0 has it
+        return self.initialOffset()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        return iter(())
 
 
 class PiecePartition(InputPartition):

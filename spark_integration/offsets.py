@@ -259,19 +259,33 @@ def size_between(start: Offsets, end: Offsets) -> int:
 
 
 def limited(start: Offsets, latest: Offsets, options: ReadOptions) -> Offsets:
-    """The end of a batch from `start` with at most `maxOffsetsPerTrigger` offsets.
+    """The end of a batch from `start` with at most `maxOffsetsPerTrigger` offsets; see `ends_within`."""
+    most = options.max_offsets_per_trigger
+    return latest if most is None else ends_within(start, latest, most)
+
+
+def waiting(start: Offsets, latest: Offsets) -> dict[TopicPartition, int]:
+    """The offsets that wait in each partition of `start` that has any."""
+    begins = dict(flat(start))
+    return {key: end - begins[key] for key, end in flat(latest) if key in begins and end > begins[key]}
+
+
+def ends_within(
+    start: Offsets, latest: Offsets, most: float, sizes: Mapping[TopicPartition, float] | None = None
+) -> Offsets:
+    """The end of a batch from `start` that is no larger than `most`; `sizes` has the size of an offset in
+    each partition, which is 1 otherwise.
 
     Each partition gets a share by its backlog, and at least one offset if it has a backlog. A partition that
     `start` lacks keeps its offset in `latest`: include its beginning in `start`.
     """
-    most = options.max_offsets_per_trigger
-    begins = dict(flat(start))
-    waiting = {key: end - begins[key] for key, end in flat(latest) if key in begins and end > begins[key]}
-    total = sum(waiting.values())
-    if most is None or total < 1:
+    begins, counts = dict(flat(start)), waiting(start, latest)
+    of_one = {key: 1.0 if sizes is None else sizes[key] for key in counts}
+    total = sum(count * of_one[key] for key, count in counts.items())
+    if not counts:
         return latest
     ends = dict(flat(latest))
-    for key, size in waiting.items():
-        share = most * (size / total)
-        ends[key] = begins[key] + min(size, math.ceil(share) if share < 1 else math.floor(share))
+    for key, count in counts.items():
+        share = most * (count / total)
+        ends[key] = begins[key] + min(count, math.ceil(share) if share < 1 else math.floor(share))
     return nested(ends.items())

@@ -118,6 +118,7 @@ class ReadOptions:
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = MAX_TRIGGER_DELAY_MS
     is_processing_time: bool = False
@@ -198,7 +199,10 @@ def refuse(sentence: str) -> NoReturn:
 
 
 _FIXED_DESERIALIZERS = "keys and values come as bytes; use CAST or a function of Spark in the query"
-_LIMITS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "trigger")
+_LIMITS = (
+    *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger"),
+    *("maxTriggerDelay", "trigger"),
+)
 REASONS = {
     "path": "topics are named with subscribe, subscribePattern or assign; call load() without a path",
     "kafka.auto.offset.reset": "use startingOffsets, and failOnDataLoss for what is no longer there",
@@ -391,13 +395,17 @@ def client_settings(given: GivenOptions) -> ClientSettings:
 
 def _limits(given: GivenOptions) -> dict[str, Any]:
     most = given.number("maxOffsetsPerTrigger")
+    most_bytes = given.number("maxBytesPerTrigger")
     least = given.number("minOffsetsPerTrigger")
+    if most is not None and most_bytes is not None:
+        refuse("maxOffsetsPerTrigger and maxBytesPerTrigger are two limits of a batch: give one of them")
     if most is not None and least is not None and least > most:
         refuse(f"minOffsetsPerTrigger ({least}) cannot be more than maxOffsetsPerTrigger ({most})")
     if "maxTriggerDelay" in given and least is None:
         refuse("maxTriggerDelay has no meaning without minOffsetsPerTrigger: give both or neither")
     return {
         "max_offsets_per_trigger": most,
+        "max_bytes_per_trigger": most_bytes,
         "min_offsets_per_trigger": least,
         "max_trigger_delay_ms": given.duration_ms("maxTriggerDelay", MAX_TRIGGER_DELAY_MS),
         "is_processing_time": given.one_of("trigger", {"processingtime": True}, False),

@@ -16,6 +16,8 @@ def stream_reader(options: ReadOptions) -> DataSourceStreamReader:
         from odradek.spark.admission import AdmittingStreamReader
 
         return AdmittingStreamReader(options)
+    if options.max_bytes_per_trigger is not None:
+        raise OptionError("maxBytesPerTrigger needs PySpark 4.2: use maxOffsetsPerTrigger")
     if options.max_offsets_per_trigger is not None and not options.is_processing_time:
         raise OptionError(
             "maxOffsetsPerTrigger needs PySpark 4.2, or a query with trigger(processingTime=...) and the "

@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from odradek.client.cluster import LATEST, Cluster, UnknownTopic
+from odradek.client.fetching import Fetcher, OffsetsGone
 from odradek.spark.offsets import (
     OffsetRange,
     TopicPartition,
     earliest_offsets,
+    ends_within,
     flat,
     from_checkpoint,
     latest_offsets,
@@ -35,6 +37,7 @@ from odradek.spark.offsets import (
     resolve_start,
     size_between,
     to_checkpoint,
+    waiting,
 )
 from odradek.spark.options import Offsets, ReadOptions
 from odradek.spark.range_reader import DataLoss, read_range
@@ -46,6 +49,8 @@ METADATA_PARTITIONS = 1000
 """Up to so many partitions, metadata are requested for every batch."""
 METADATA_SHARE = 20
 """For more partitions, metadata requests may take one part in this many of the time."""
+SAMPLE_BYTES = 64 * 1024
+"""Bytes of a partition by which the size of its backlog is judged."""
 BACKWARDS_ATTEMPTS = 3
 BACKWARDS_PAUSE_S = 0.01
 
@@ -85,7 +90,8 @@ class StreamReader(DataSourceStreamReader):
             # options do not say where that one starts.
             is_limited = self._options.max_offsets_per_trigger is not None
             place = from_checkpoint(self.initialOffset()) if is_limited else {}
-        self._place = self._next_end(place, self._view.latest(place) if latest is None else latest)
+        latest = self._view.latest(place) if latest is None else latest
+        self._place = self._next_end(place, latest, self._options)
         self._has_given = True
         return to_checkpoint(self._place)
 
@@ -117,20 +123,25 @@ class StreamReader(DataSourceStreamReader):
             self._first = self._view.latest({})
         return self._first
 
-    def _next_end(self, start: Offsets, latest: Offsets) -> Offsets:
+    def _next_end(self, start: Offsets, latest: Offsets, options: ReadOptions) -> Offsets:
         """The end of the batch from `start`; `start` itself while the batch has to wait."""
-        if self._is_to_wait(start, latest):
-            return start
-        if self._options.max_offsets_per_trigger is None:
-            return latest
-        return limited(self._view.with_beginnings(start, latest), latest, self._options)
+        return start if self._is_to_wait(start, latest, options) else self._limited(start, latest, options)
 
-    def _is_to_wait(self, start: Offsets, latest: Offsets) -> bool:
+    def _limited(self, start: Offsets, latest: Offsets, options: ReadOptions) -> Offsets:
+        if options.max_offsets_per_trigger is not None:
+            return limited(self._view.with_beginnings(start, latest), latest, options)
+        if options.max_bytes_per_trigger is not None:
+            begin = self._view.with_beginnings(start, latest)
+            sizes = self._view.bytes_of_offsets(begin, latest)
+            return ends_within(begin, latest, options.max_bytes_per_trigger, sizes)
+        return latest
+
+    def _is_to_wait(self, start: Offsets, latest: Offsets, options: ReadOptions) -> bool:
         """Whether `minOffsetsPerTrigger` are missing and `maxTriggerDelay` has not passed."""
-        least, now_s = self._options.min_offsets_per_trigger, time.monotonic()
+        least, now_s = options.min_offsets_per_trigger, time.monotonic()
         if least is None:
             return False
-        delay_s = self._options.max_trigger_delay_ms / 1000
+        delay_s = options.max_trigger_delay_ms / 1000
         # The first batch never waits, as in Spark's source.
         is_due = self._last_batch_s is None or now_s - self._last_batch_s >= delay_s
         if not is_due and size_between(start, latest) < least:
@@ -198,6 +209,28 @@ class ClusterView:
         """`start` with the first offset of each partition that only `latest` has."""
         known = dict(flat(start))
         return nested({**earliest_offsets(self._cluster, _new(known, latest)), **known}.items())
+
+    def bytes_of_offsets(self, start: Offsets, latest: Offsets) -> dict[TopicPartition, float]:
+        """The bytes of an offset in each partition with a backlog, as they are stored: the mean of the first
+        records, a Fetch for each partition. 1 where these are gone, which the tasks find out."""
+        sizes = {}
+        for key in waiting(start, latest):
+            begin = start[key[0]][key[1]]
+            fetcher = Fetcher(
+                self._cluster,
+                *key,
+                begin,
+                begin + 1,
+                read_committed=self._options.read_committed,
+                fetch_bytes=SAMPLE_BYTES,
+            )
+            try:
+                sizes[key] = next(
+                    (max(len(one.buffer) / (one.next_offset - begin), 1.0) for one in fetcher), 1.0
+                )
+            except OffsetsGone:
+                sizes[key] = 1.0
+        return sizes
 
     def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """The ranges from `start` to `end`; DataLoss for deleted records, with `failOnDataLoss`."""

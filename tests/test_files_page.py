@@ -8,6 +8,8 @@ import struct
 
 import pytest
 
+from odradek.coordinator.streams.descriptions import StoredDescription
+from odradek.server.coordination import topology_file
 from odradek.server.kafka07 import position_store
 from odradek.server.kafka07.position_store import PositionStore
 from odradek.server.metadata import meta_properties, metadata_store
@@ -57,7 +59,7 @@ def test_each_file_name_of_the_code_is_on_the_page():
     names = set(names_in_storage())
     assert {"scan-checkpoint", ".timeindex", "-future", ".odradek-probe", "flush-journal.1"} <= names
     modules = (meta_properties.FILE_NAME, metadata_store.FILE_NAME, position_store.FILE_NAME)
-    names |= {*modules, listeners.SECRET_FILE}
+    names |= {*modules, listeners.SECRET_FILE, topology_file.FILE_NAME}
     assert [name for name in sorted(names) if not re.search(rf"{re.escape(name)}`", PAGE)] == []
 
 
@@ -159,6 +161,15 @@ def test_the_flush_journal_is_laid_out_as_the_page_says(tmp_path):
     assert len(content) == length
     journal.finish(block, None)
     store.close(NOW_MS)
+
+
+def test_descriptions_of_topologies_are_laid_out_as_the_page_says():
+    head, entry = (layouts(one)[0] for one in ("head of the descriptions", "entry"))
+    data = topology_file.encoded({"group": StoredDescription(7, b"body")})
+    magic, crc, count = head.unpack_from(data)
+    assert (magic, crc, count) == (b"topology", crc32c(data[head.size :]), 1)
+    assert entry.unpack_from(data, head.size) == (7, 5, 4)
+    assert data[head.size + entry.size :] == b"groupbody"
 
 
 def test_the_tables_of_sqlite_are_those_of_the_page(directory, tmp_path):

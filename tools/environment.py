@@ -10,7 +10,8 @@ no C compiler, PyPI's `ziglang` is one.
                                                            makes several at once, prints the seconds of each;
                                                            what needs a missing JDK or Maven is left out
     python tools/environment.py venv NAME                  prints the folder of a virtual environment:
-                                                           serve, test, spark, spark-3.5, spark-newest
+                                                           serve, test, spark, spark-3.5, spark-4.2,
+                                                           spark-4.3, spark-newest
     python tools/environment.py jars kafka-4.4.0 ...       prints the folders of jars (`all` for every one)
     python tools/environment.py source kafka-python        prints the folder of an unpacked source package
     python tools/environment.py check                      names the system tools that are missing
@@ -59,17 +60,34 @@ EXTRAS = {
     "test": "[clients,testing,test]",  # and kerberos, where its headers are
     "spark": "[spark,clients,test]",
     "spark-3.5": "[clients,test]",
+    "spark-4.2": "[spark,clients,test]",
+    "spark-4.3": "[spark,clients,test]",
     "spark-newest": "[spark,clients,test]",
 }
 """Virtual environment -> the extras of pyproject.toml that it gets."""
 
-PINNED = {"spark": ["pyspark==4.0.0"], "spark-3.5": ["pyspark==3.5.7"]}
+PINNED = {
+    "spark": ["pyspark==4.0.0"],
+    "spark-3.5": ["pyspark==3.5.7"],
+    "spark-4.2": ["pyspark==4.2.1"],
+    "spark-4.3": ["pyspark==4.3.0"],
+}
 """Packages that an environment holds at one version, because its jars are of that version."""
 
 ZIGLANG = "ziglang==0.17.1"
 """A C compiler for a system that has none."""
 
 _SPARK_OWN_JARS = ["org.apache.hadoop:*", "org.scala-lang:*"]
+
+_SPARK_4_2 = (
+    [
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    ],
+    _SPARK_OWN_JARS,
+)
+"""The newest connector that is published, which works with the releases of Spark after it, too; what it needs
+for tokens is published up to 4.0.0."""
 
 JARS: dict[str, tuple[list[str], list[str]]] = {
     **{f"kafka-{version}": (maven_jars.kafka(version), []) for version in ("4.4.0", "4.3.1")},
@@ -104,6 +122,7 @@ JARS: dict[str, tuple[list[str], list[str]]] = {
         _SPARK_OWN_JARS,
     ),
     "spark-4.0.0-iceberg": (["org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1"], _SPARK_OWN_JARS),
+    **dict.fromkeys(("spark-4.2.1", "spark-4.3.0"), _SPARK_4_2),
     "spark-3.5.7": (["org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7"], _SPARK_OWN_JARS),
 }
 """Name of a set -> what it asks for, and which transitive jars it leaves out because pyspark brings them."""

@@ -165,6 +165,16 @@ SPARK_CONNECTOR = [
 ]
 """The tests of Spark's own connector to Kafka, which older versions of Spark have as well."""
 
+SPARK_FROM_4_2 = [
+    f"compat_tests/spark/test_{name}.py" for name in ("batch", "options", "sink", "streaming", "triggers")
+]
+"""Those of the connector that say whether it works with a release of Spark."""
+
+ONE_BATCH_AND_ONE_STREAM = [
+    f"compat_tests/spark/test_odradek_both_ways.py::test_a_{what}"
+    for what in ("table_goes_from_topic_to_topic_as_it_is", "stream_goes_from_topic_to_topic_once")
+]
+
 SPARK_JOBS = sorted(
     str(path.relative_to(environment.CHECKOUT))
     for path in (environment.CHECKOUT / "compat_tests/spark").glob("test_job_*.py")
@@ -347,6 +357,21 @@ SUITES = {
         python="spark",
     ),
     "spark-newest": Suite([pytest(*ODRADEK_FORMATS)], before=[SPARK_STARTS_FAST], python="spark-newest"),
+    "spark-newest-briefly": Suite(
+        [pytest(*ONE_BATCH_AND_ONE_STREAM)],
+        before=[SPARK_STARTS_FAST],
+        python="spark-newest",
+        starts_java=True,
+    ),
+    **{
+        f"spark-{release}": Suite(
+            [pytest(*ODRADEK_FORMATS, *SPARK_FROM_4_2)],
+            jars=[f"spark-{version}"],
+            before=[SPARK_STARTS_FAST],
+            python=f"spark-{release}",
+        )
+        for release, version in (("4.2", "4.2.1"), ("4.3", "4.3.0"))
+    },
     "spark-3.5": Suite(
         [pytest(*SPARK_CONNECTOR)],
         jars=["spark-3.5.7"],
@@ -366,7 +391,7 @@ SUITES = {
 
 DAY = [
     *("log", "dist", "compat", "reference", "kafka-python", "transactions", "groups", "share"),
-    *("cluster", "security", "zookeeper", "soak", "spark"),
+    *("cluster", "security", "zookeeper", "soak", "spark", "spark-newest-briefly"),
 ]
 TIERS = {
     "check": Tier(["check"], seconds_max=90),
@@ -380,7 +405,7 @@ TIERS = {
             *("check", "node", "coverage", *DAY),
             *("compat-on-kafka", "commands-on-kafka-3.9", "kafka-python-on-kafka", "transactions-on-kafka"),
             *("groups-on-kafka", "share-on-kafka", "polyglot", "streams", "monitoring", "benchmarks"),
-            *("long-soak", "spark-3.5", "spark-newest", "spark-on-kafka"),
+            *("long-soak", "spark-3.5", "spark-4.2", "spark-4.3", "spark-newest", "spark-on-kafka"),
         ]
     ),
 }

@@ -12,3 +12,9 @@ _NAMES = (
 )
 RELEASES: Mapping[int, str] = dict(enumerate(_NAMES.split(), 7))
 """Name by level, such as "4.3-IV0"; the release is what stands before the hyphen."""
+METADATA_VERSION = "metadata.version"
+
+
+def level_name(feature: str, level: int) -> str:
+    """A level as Kafka's tools show it: only those of metadata.version have names."""
+    return RELEASES.get(level, str(level)) if feature == METADATA_VERSION else str(level)

@@ -280,7 +280,10 @@ def delete_groups(cluster: Cluster, groups: Iterable[ListedGroup]) -> Outcome:
         lambda names: DeleteGroupsRequest(groups_names=names),
         lambda response: ((one.group_id, one) for one in response.results),
     )
-    return outcome("deleting group", [(one.group, response.error_code, None) for response, one in responses])
+    return outcome(
+        "deleting group",
+        [(one.group, response.error_code, response.error_message) for response, one in responses],
+    )
 
 
 def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> Outcome:

@@ -184,6 +184,34 @@ def test_a_limit_is_kept_from_where_spark_says(cluster: Cluster, topic: str) -> 
 
 
 @needs_admission_control
+def test_a_limit_of_bytes_is_kept_about(cluster: Cluster, topic: str) -> None:
+    query = AdmittedQuery(cluster, topic, startingOffsets="earliest", maxBytesPerTrigger="100000")
+    assert query.next(0, 0) == (10, 10), "all fits"
+    few = AdmittedQuery(cluster, topic, startingOffsets="earliest", maxBytesPerTrigger="1")
+    assert [few.next(0, 0), few.next(9, 9), few.next(10, 10)] == [(1, 1), (10, 10), (10, 10)]
+    view = stream_source.ClusterView(few.options)
+    whole = sum(view.bytes_of_offsets({topic: {0: 0}}, {topic: {0: 10}}).values()) * 10
+    view.close()
+    half = AdmittedQuery(cluster, topic, startingOffsets="earliest", maxBytesPerTrigger=str(int(whole)))
+    assert sum(half.next(0, 0)) in range(8, 13)
+
+
+@needs_admission_control
+def test_the_limit_of_a_batch_is_what_spark_hands_in(cluster: Cluster, topic: str) -> None:
+    from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows, ReadMinRows
+
+    query = AdmittedQuery(cluster, topic, startingOffsets="earliest", maxOffsetsPerTrigger="8")
+
+    def next_with(limit: Any, *start: int) -> tuple[int, ...]:
+        return query.of_topic(query.reader.latestOffset(query.kept(start), limit))
+
+    assert next_with(ReadMaxRows(4), 0, 0) == (2, 2)
+    assert next_with(ReadMaxBytes(1), 0, 0) == (1, 1)
+    assert next_with(ReadMinRows(5), 0, 0) == (4, 4), "the first batch does not wait"
+    assert next_with(ReadMinRows(50), 4, 4) == (4, 4)
+
+
+@needs_admission_control
 def test_available_now_comes_to_the_ends_of_the_moment_it_began(cluster: Cluster, topic: str) -> None:
     query = AdmittedQuery(
         cluster, topic, startingOffsets="earliest", maxOffsetsPerTrigger="16", minOffsetsPerTrigger="12"

@@ -249,3 +249,10 @@ def test_a_mistake_is_the_last_line_of_the_error(
     with pytest.raises(Exception, match="PYTHON_DATA_SOURCE") as caught:
         read(spark, f"{left.data_dir}{inside}", **options).count()
     assert sentence in last_line(caught.value)
+
+
+def test_a_stream_of_files_is_refused_in_a_sentence(spark: SparkSession, tmp_path: pathlib.Path) -> None:
+    files = spark.readStream.format("odradek-log").option("subscribe", "t").load(str(tmp_path))
+    query = files.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(Exception, match="has no streams: files are read as they are"):
+        query.start().processAllAvailable()

@@ -360,7 +360,7 @@ class ConsumerMembership(StaticMembership[ConsumerGroup, ConsumerMember, Consume
 
     # Questions
 
-    def _described(self, group: ConsumerGroup) -> dict[str, Any]:
+    def _described(self, group: ConsumerGroup, request: Any) -> dict[str, Any]:
         view = self._topics()
         return {
             "assignor_name": preferred_assignor(group, self._settings.group_consumer_assignors),

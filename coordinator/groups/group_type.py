@@ -32,14 +32,18 @@ DeleteGroup = Callable[[str, Ticket[Any], int, list[Effect]], None]
 """`(group_id, ticket, now_ms, out)`: deletes a group of any type; the ticket gets a
 `DeleteGroupsResponse`."""
 
+DeleteFirst = Callable[[Any, Ticket[Any], int, list[Effect]], None]
+"""`(group, ticket, now_ms, out)`, as `DeleteGroup`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineParts:
     """Parts that one machine shares with its types.
 
     `topics` gives the newest view of the cluster. `new_member_suffix` makes the random part of the id of a
-    member of a classic group, `new_member_id` a whole id. `memberships` has those of the types before.
-    `delete_group` deletes a group of any type, for one that has to do something before.
+    member of a classic group, `new_member_id` a whole id. `memberships` and `handlers` have those of the
+    types before. `delete_group` deletes a group of any type, for one that has to do something before.
+    `has_offsets` tells whether a group has any, pending ones too.
     """
 
     groups: dict[str, Group]
@@ -49,7 +53,9 @@ class MachineParts:
     topics: Callable[[], ClusterView]
     store: Store
     memberships: Mapping[TypeOfGroup, Membership]
+    handlers: Mapping[type, Handler]
     delete_group: DeleteGroup
+    has_offsets: Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +67,8 @@ class GroupHandlers:
     new_group: Callable[[str], Group]
     commands: Mapping[type, Handler]
     quick_commands: Mapping[type, QuickHandler] = field(default_factory=dict)
+    delete: DeleteFirst | None = None
+    """Deletes a group of this type, where something goes before it; None: nothing does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

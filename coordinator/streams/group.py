@@ -1,7 +1,7 @@
 """One group of the streams protocol (KIP-1071): a group with epochs that has a topology, and members that run
 tasks of it. The topology compared with the cluster, and a request for a shutdown, survive no restart.
 
-Source: StreamsGroup.java and StreamsGroupMember.java of Kafka 4.3.
+Source: StreamsGroup.java and StreamsGroupMember.java of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from odradek.coordinator.groups.epochs.group import NO_EPOCHS, EpochGroup, Epoch
 from odradek.coordinator.groups.epochs.records import EpochRecords, epochs_of
 from odradek.coordinator.groups.group import STREAMS, TypeOfGroup
 from odradek.coordinator.streams.assignor import TaskAssignment, Tasks
+from odradek.coordinator.streams.descriptions import NONE_STORED, Pause
 from odradek.coordinator.streams.reconciliation import (
+    NO_TASKS,
     EpochsOfTasks,
     HeldTasks,
     MemberState,
@@ -28,6 +30,7 @@ from odradek.coordinator.streams.topology import (
 from odradek.wire.messages import streams_group_heartbeat as heartbeat
 from odradek.wire.messages.group_records import (
     AssignedTaskIds,
+    KeyValue,
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupMemberMetadataKey,
@@ -78,12 +81,19 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
     protocol_type: ClassVar[str] = "streams"
     no_target = NO_TARGET
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, keeps_description: bool = False) -> None:
+        """`keeps_description`: there is a store of descriptions of topologies."""
         super().__init__(group_id)
+        self.keeps_description = keeps_description
         self.validated_topology_epoch = NO_TOPOLOGY_EPOCH
         """Epoch of the topology whose topics were all right when it was looked last."""
         self.assignment_configs: Mapping[str, str] = {}
         """The settings by which tasks were assigned last."""
+        self.stored_description_epoch = NONE_STORED
+        """Epoch of the topology whose description is stored; UNCERTAIN while a change of the store is under
+        way, and after one that was interrupted."""
+        self.failed_description_epoch = NONE_STORED
+        """Epoch of the topology whose description the store has refused for good."""
         self.topology: StreamsGroupTopologyValue | None = None
         self.owners = TaskOwners()
         self.static_members: dict[str, str] = {}
@@ -100,10 +110,17 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
         """Counts up when what can be asked where changes."""
         self.task_offsets: dict[str, TaskOffsets] = {}
         """By member: what it has told of the changelogs of its tasks."""
+        self.description_pause: Pause | None = None
+        """Until when no member is asked for a description of the topology."""
         self.delayed_until_ms: int | None = None
         """When the first assignment is made: a new group waits for more members."""
 
     # What a group of any type can be asked
+
+    @property
+    def may_expire(self) -> bool:
+        """Not before its description is deleted."""
+        return not self.has_description
 
     @property
     def state_name(self) -> str:
@@ -124,7 +141,27 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
                 for topic in sources.get(subtopology_id, ()):
                     yield topic, tasks
 
+    def keys(self) -> list[Any]:
+        """Kafka deletes the topology last."""
+        return [*super().keys(), StreamsGroupTopologyKey(group_id=self.group_id)]
+
     # More questions
+
+    @property
+    def has_description(self) -> bool:
+        """Whether one is stored, or may be."""
+        return self.keeps_description and self.stored_description_epoch != NONE_STORED
+
+    def beside_epoch(self, validated_epoch: int, configs: Mapping[str, str]) -> dict[str, Any]:
+        """Fields of the group's record beside its epoch and its hash."""
+        return {
+            "validated_topology_epoch": validated_epoch,
+            "last_assignment_configs": [
+                KeyValue(key=key, value=value) for key, value in sorted(configs.items())
+            ],
+            "stored_description_topology_epoch": self.stored_description_epoch,
+            "failed_description_topology_epoch": self.failed_description_epoch,
+        }
 
     def needs_any_of(self, names: frozenset[str]) -> bool:
         """Whether the application uses one of these topics."""
@@ -137,6 +174,8 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
             self.validated_topology_epoch = value.validated_topology_epoch
             configs = value.last_assignment_configs or ()
             self.assignment_configs = {config.key: config.value for config in configs}
+            self.stored_description_epoch = value.stored_description_topology_epoch
+            self.failed_description_epoch = value.failed_description_topology_epoch
         return super()._apply_epoch(key, value)
 
     def _apply_member(
@@ -157,9 +196,6 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
 
     def new_member(self, member_id: str) -> StreamsMember:
         return StreamsMember(member_id, new_member_metadata(), MemberTasks())
-
-    def _more_keys(self) -> Iterable[Any]:
-        return (StreamsGroupTopologyKey(group_id=self.group_id),)
 
     def _count(self, member: StreamsMember, change: int) -> None:
         """The process of a member may have changed, which has its tasks."""
@@ -249,24 +285,35 @@ def tasks_of(listed: Iterable[TaskIds | AssignedTaskIds | heartbeat.TaskIds]) ->
 
 
 def _current_of(value: StreamsGroupCurrentMemberAssignmentValue) -> MemberTasks:
-    try:
-        state = MemberState(value.state)
-    except ValueError:
-        state = MemberState.UNKNOWN
     epoch = value.member_epoch
+    to_revoke = HeldTasks(
+        _epochs(value.active_tasks_pending_revocation, epoch),
+        tasks_of(value.standby_tasks_pending_revocation),
+        tasks_of(value.warmup_tasks_pending_revocation),
+    )
     return MemberTasks(
         epoch,
         value.previous_member_epoch,
-        state,
+        _state_of(value.state, to_revoke),
         HeldTasks(
             _epochs(value.active_tasks, epoch), tasks_of(value.standby_tasks), tasks_of(value.warmup_tasks)
         ),
-        HeldTasks(
-            _epochs(value.active_tasks_pending_revocation, epoch),
-            tasks_of(value.standby_tasks_pending_revocation),
-            tasks_of(value.warmup_tasks_pending_revocation),
-        ),
+        to_revoke,
     )
+
+
+def _state_of(number: int, to_revoke: HeldTasks) -> MemberState:
+    """The state that a record has. Builds before 0.1.0 counted from 0: theirs are known from the tasks, since
+    a member in the state UNREVOKED_TASKS alone has some to give up."""
+    try:
+        state = MemberState(number or MemberState.STABLE)
+    except ValueError:
+        return MemberState.UNKNOWN
+    if state is MemberState.STABLE and to_revoke != NO_TASKS:
+        return MemberState.UNREVOKED_TASKS
+    if state is MemberState.UNREVOKED_TASKS and to_revoke == NO_TASKS:
+        return MemberState.UNRELEASED_TASKS
+    return state
 
 
 def _epochs(listed: Iterable[AssignedTaskIds], member_epoch: int) -> EpochsOfTasks:

@@ -3,7 +3,7 @@
 The first member brings the topology. A heartbeat compares it with the existing topics, which finds the topics
 to create; and a member moves by tasks (`reconciliation.py`). As in Kafka 4.4 there are no patterns of source
 topics, no task is ever a warm-up, though members tell the offsets that would decide it, and a topology does
-not change while its group exists.
+not change while its group exists. Descriptions of topologies are kept by `description_keeping.py`.
 
 Source: GroupMetadataManager.java of Kafka 4.4.
 """
@@ -23,6 +23,7 @@ from odradek.coordinator.groups.epochs.group import metadata_hash
 from odradek.coordinator.groups.epochs.membership import Messages
 from odradek.coordinator.groups.epochs.static_members import StaticMembership, place_taken
 from odradek.coordinator.groups.group import JOIN_EPOCH, LEAVE_FOR_A_WHILE_EPOCH, STREAMS, GroupRecord
+from odradek.coordinator.groups.group_type import MachineParts
 from odradek.coordinator.groups.record_codec import fits_record
 from odradek.coordinator.streams.assignor import (
     AssignableSubtopology,
@@ -32,6 +33,8 @@ from odradek.coordinator.streams.assignor import (
     TaskSpec,
     assign_tasks,
 )
+from odradek.coordinator.streams.description_keeping import CLEANUP, DescriptionKeeping
+from odradek.coordinator.streams.descriptions import NOT_REQUESTED, NOT_STORED
 from odradek.coordinator.streams.group import (
     NO_TARGET,
     NO_TOPOLOGY_EPOCH,
@@ -62,6 +65,7 @@ from odradek.wire.messages.group_records import (
     StreamsGroupTopologyValue,
 )
 from odradek.wire.messages.streams_group_describe import (
+    StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
 from odradek.wire.messages.streams_group_heartbeat import (
@@ -73,10 +77,13 @@ from odradek.wire.messages.streams_group_heartbeat import (
 from odradek.wire.schema import copied_as
 
 NONE = ErrorCode.NONE
-SESSION, REBALANCE, DELAY = TIMERS = ("streams-session", "streams-rebalance", "streams-delay")
+SESSION, REBALANCE, DELAY = "streams-session", "streams-rebalance", "streams-delay"
+TIMERS = (SESSION, REBALANCE, DELAY, CLEANUP)
 """Purposes of timers: the first part of their keys, before the group and the member."""
 STANDBY_REPLICAS, RACK_AWARE_TAGS = "num.standby.replicas", "rack.aware.assignment.tags"
 """Names, in the record of the group, of the settings by which tasks were assigned."""
+DESCRIPTIONS_SINCE = 1
+"""Version of the heartbeat from which clients can be asked for a description of their topology."""
 TAGS_SINCE = 1
 """Version of the heartbeat from which clients know the status of missing tags."""
 NO_TOPICS: Mapping[str, NewTopic] = {}
@@ -111,6 +118,8 @@ class StreamsChange(MemberChange[StreamsGroup]):
     """Until when a new group waits for more members; None: it does not."""
     statuses: list[Status]
     offsets: TaskOffsets
+    wants_description: bool
+    """Whether the member is asked for a description of the topology."""
 
     def __init__(
         self,
@@ -155,6 +164,14 @@ class StreamsMembership(StaticMembership[StreamsGroup, StreamsMember, StreamsCha
     change_class = StreamsChange
     messages = Messages(heartbeat_result, StreamsGroupDescribeResponse, describe.DescribedGroup)
     session, rebalance = SESSION, REBALANCE
+
+    def __init__(self, parts: MachineParts, keeping: DescriptionKeeping | None = None) -> None:
+        """`keeping` None: nobody keeps descriptions of topologies."""
+        super().__init__(parts)
+        self._keeping = keeping
+
+    def new_group(self, group_id: str) -> StreamsGroup:
+        return StreamsGroup(group_id, keeps_description=self._keeping is not None)
 
     # Checks
 
@@ -228,7 +245,7 @@ class StreamsMembership(StaticMembership[StreamsGroup, StreamsMember, StreamsCha
             or validated_epoch != group.validated_topology_epoch
             or configs != group.assignment_configs
         ):
-            change.raise_epoch(topics_hash, **_validated(validated_epoch, configs))
+            change.raise_epoch(topics_hash, **group.beside_epoch(validated_epoch, configs))
 
     def _configured(
         self, group: StreamsGroup, topology: StreamsGroupTopologyValue
@@ -328,6 +345,11 @@ class StreamsMembership(StaticMembership[StreamsGroup, StreamsMember, StreamsCha
             group.delayed_until_ms = change.delayed_until_ms
             out.append(SetTimer(delay_key(group.group_id), change.delayed_until_ms))
         super()._settle(change, group, member, asked, now_ms, out)
+        change.wants_description = (
+            self._keeping is not None
+            and asked.client.version >= DESCRIPTIONS_SINCE
+            and self._keeping.wants(group, change.metadata.topology_epoch, now_ms)
+        )
         if asked.request.shutdown_application:
             group.shutdown_by = group.shutdown_by or member.member_id
 
@@ -367,6 +389,7 @@ class StreamsMembership(StaticMembership[StreamsGroup, StreamsMember, StreamsCha
             task_offset_interval_ms=config.streams_task_offset_interval_ms,
             acceptable_recovery_lag=config.streams_acceptable_recovery_lag,
             status=statuses,
+            topology_description_required=change.wants_description,
             endpoint_information_epoch=group.endpoint_epoch,
             partitions_by_user_endpoint=None if is_up_to_date else self._endpoints(group),
         )
@@ -416,14 +439,31 @@ class StreamsMembership(StaticMembership[StreamsGroup, StreamsMember, StreamsCha
         )
 
     def _records_without(self, group: StreamsGroup, members: Sequence[StreamsMember]) -> list[GroupRecord]:
-        more = _validated(group.validated_topology_epoch, group.assignment_configs)
+        more = group.beside_epoch(group.validated_topology_epoch, group.assignment_configs)
         return [group.records.epoch(group.group_id, group.group_epoch + 1, group.metadata_hash, **more)]
 
+    def remove(
+        self, group: StreamsGroup, members: Sequence[StreamsMember], now_ms: int, out: list[Effect]
+    ) -> None:
+        super().remove(group, members, now_ms, out)
+        self._watch(group, now_ms, out)
+
     # Timers, and what is told
+
+    def start(self, group: StreamsGroup, now_ms: int, out: list[Effect]) -> None:
+        super().start(group, now_ms, out)
+        self._watch(group, now_ms, out)
+
+    def _watch(self, group: StreamsGroup, now_ms: int, out: list[Effect]) -> None:
+        if self._keeping is not None:
+            self._keeping.watch(group, now_ms, out)
 
     def expire(self, group: StreamsGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]) -> None:
         if timer_key[0] == DELAY:
             self._expire_delay(group, now_ms, out)
+        elif timer_key[0] == CLEANUP:
+            assert self._keeping is not None
+            self._keeping.clean_up(group, now_ms, out)
         else:
             super().expire(group, timer_key, now_ms, out)
 
@@ -447,9 +487,15 @@ class StreamsMembership(StaticMembership[StreamsGroup, StreamsMember, StreamsCha
     def owned(self, group: StreamsGroup, view: ClusterView) -> Iterator[tuple[str, Collection[int]]]:
         return group.owned()
 
-    def _described(self, group: StreamsGroup) -> dict[str, Any]:
+    def _described(self, group: StreamsGroup, request: StreamsGroupDescribeRequest) -> dict[str, Any]:
         topology = group.topology
+        status, description = NOT_REQUESTED, None
+        if request.include_topology_description:
+            keeping = self._keeping
+            status, description = (NOT_STORED, None) if keeping is None else keeping.description_of(group)
         return {
+            "topology_description_status": status,
+            "topology_description": description,
             "topology": None if topology is None else _described_topology(topology, group.configured),
             "members": [_described_member(group, member) for member in group.members.values()],
             "assignor_name": self._settings.of_group(group.group_id).streams_assignor_name,
@@ -565,14 +611,6 @@ def _updated(
         tags = [copied_as(KeyValue, tag) for tag in request.client_tags]
         changes["client_tags"] = sorted(tags, key=lambda tag: tag.key)
     return replace(metadata, **changes) if changes else metadata
-
-
-def _validated(validated_epoch: int, configs: Mapping[str, str]) -> dict[str, Any]:
-    """Fields of the record of a group beside its epoch and its hash."""
-    return {
-        "validated_topology_epoch": validated_epoch,
-        "last_assignment_configs": [KeyValue(key=key, value=value) for key, value in sorted(configs.items())],
-    }
 
 
 def _topology_of(

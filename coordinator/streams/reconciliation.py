@@ -25,12 +25,12 @@ EpochsOfTasks = Mapping[str, Mapping[int, int]]
 
 
 class MemberState(enum.IntEnum):
-    """Numbered as the record has it."""
+    """Numbered as the record has it; for members of consumer groups Kafka begins with 0."""
 
-    STABLE = 0
-    UNREVOKED_TASKS = 1
+    STABLE = 1
+    UNREVOKED_TASKS = 2
     """The member has to give up tasks."""
-    UNRELEASED_TASKS = 2
+    UNRELEASED_TASKS = 3
     """The member waits for tasks that others have."""
     UNKNOWN = 127
 

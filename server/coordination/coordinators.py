@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from odradek.config.option_list import DESCRIPTIONS_IN_MEMORY
 from odradek.coordinator.cluster.features import (
     GROUP_VERSION,
     SHARE_VERSION,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.groups.settings import GroupSettings
     from odradek.coordinator.shares.state.coordinator import ShareCoordinator
     from odradek.coordinator.shares.state.settings import ShareStateSettings
+    from odradek.coordinator.streams.descriptions import TopologyDescriptions
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
     from odradek.coordinator.transactions.settings import TransactionSettings
     from odradek.server.background.work import WorkQueue, WorkQueues
@@ -101,6 +103,7 @@ class Coordinators:
         searches: WorkQueue,
         reads: WorkQueues,
         conversions: WorkQueues,
+        saves: WorkQueue,
         create_topic: Callable[[str, Callable[[], None]], None],
         create_queue: Create,
         after_loading: Callable[[], object] | None = None,
@@ -120,6 +123,7 @@ class Coordinators:
         self._searches = searches
         self._reads = reads
         self._conversions = conversions
+        self._saves = saves
         self._create_topic = create_topic
         self._create_queue = create_queue
         self._after_loading = after_loading
@@ -203,8 +207,9 @@ class Coordinators:
 
     def _new_groups(self) -> GroupCoordinator:
         from odradek.coordinator.group_coordinator import GroupCoordinator
-        from odradek.coordinator.group_types import GROUP_TYPES
+        from odradek.coordinator.group_types import group_types
 
+        descriptions = self._new_descriptions()
         view = self.leadership.view
         coordinator = GroupCoordinator(
             node_id=self.leadership.node_id,
@@ -217,10 +222,26 @@ class Coordinators:
             match_topics=self._match_topics,
             persister=lambda: self.persister,
             after_loading=self._after_loading,
-            types=GROUP_TYPES + self._more_group_types,
+            types=group_types(descriptions) + self._more_group_types,
+            descriptions=descriptions,
         )
         coordinator.view_changed(view)
         return coordinator
+
+    def _new_descriptions(self) -> TopologyDescriptions | None:
+        """The store that the option names, if it names one."""
+        name = self._config.values["group.streams.topology.description.plugin.class"]
+        if name is None:
+            return None
+        if name == DESCRIPTIONS_IN_MEMORY:
+            from odradek.coordinator.streams.descriptions import TopologyDescriptions
+
+            return TopologyDescriptions()
+        from odradek.server.coordination.topology_file import FILE_NAME, open_descriptions
+        from odradek.storage.disk import OsDisk
+
+        path = os.path.join(self._config.data_directories[0], FILE_NAME)
+        return open_descriptions(OsDisk(), path, self._saves)
 
     def _match_topics(self, effect: MatchTopics, then: Callable[[MatchedTopics], None]) -> None:
         def failed(error: Exception) -> None:

@@ -31,6 +31,8 @@ PER_PARTITION: Final = ("topic", "partition")
 _PARTITIONS = "partitions, see metrics.series.max"
 _TOPICS = "topics"
 _APIS = "APIs that were asked for"
+DESCRIPTION_COUNTS: Final = "kafka_server_group_coordinator_metrics_streams_group_topology_description"
+"""Begins the names of the counters of descriptions of topologies (KIP-1331), which are 0 without a store."""
 
 FAMILIES: Final = (
     # Requests
@@ -257,6 +259,18 @@ FAMILIES: Final = (
     Family(
         "kafka_server_group_coordinator_metrics_classic_group_count", GAUGE, ("state",),
         "Groups of the classic protocol at this node.", "5",
+    ),
+    *(
+        Family(f"{DESCRIPTION_COUNTS}_{name}_total", COUNTER, (), doc)
+        for name, doc in (
+            ("set_success", "Descriptions of topologies that were stored."),
+            ("set_error", "Descriptions of topologies that the store has not taken."),
+            ("get_success", "Descriptions of topologies that were looked for."),
+            ("get_error", "Descriptions of topologies that could not be read."),
+            ("delete_success", "Deletions of descriptions of topologies."),
+            ("delete_error", "Deletions of descriptions of topologies that have failed."),
+            ("cleanup_eligible", "Groups without members and offsets, of which the description went."),
+        )
     ),
     # Share groups
     Family(

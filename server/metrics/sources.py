@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.server.metrics.clients import client_samples
 from odradek.server.metrics.details import reasons_not_ready
 from odradek.server.metrics.exposition import Sample, label_text
-from odradek.server.metrics.families import FAMILY
+from odradek.server.metrics.families import DESCRIPTION_COUNTS, FAMILY
 from odradek.server.metrics.lag import AgeCache, GroupLag, lags_of
 from odradek.server.metrics.replication import replication_samples
 from odradek.server.metrics.shares import share_samples
@@ -40,6 +40,10 @@ OPENING_STEPS = 63
 QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
 _CODES = {code.value: code.name for code in ErrorCode}
 _GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
+_DESCRIPTION_COUNTED = (
+    *(f"{operation}_{result}" for operation in ("set", "get", "delete") for result in ("success", "error")),
+    "cleanup_eligible",
+)
 _JMX = "kafka_server_brokertopicmetrics_"
 _QUOTAS = ("produce", "fetch", "request", "controller")
 _NO_LABELS = ""
@@ -370,6 +374,10 @@ class Sources:
         classic = [group.state for group in groups if group.is_classic]
         for state in _GROUP_STATES:
             yield f"{metrics}_classic_group_count", label_text(state=state), classic.count(state)
+        descriptions = coordinator().descriptions if coordinator.is_made else None
+        for name in _DESCRIPTION_COUNTED:
+            number = 0 if descriptions is None else getattr(descriptions.counts, name)
+            yield f"{DESCRIPTION_COUNTS}_{name}_total", _NO_LABELS, number
 
     def _led(self, topic: str, index: int) -> Partition | None:
         if self._server.cluster_view.leader_of(topic, index) != self._server.node_id:

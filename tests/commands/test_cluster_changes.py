@@ -12,7 +12,13 @@ def test_a_level_is_raised_lowered_and_tried(odradek_command):
     assert highest >= 1
     lowered = odradek_command("cluster", "features", "downgrade", "share.version=0", "-J")
     assert lowered.rows == [
-        {"feature": "share.version", "finalized_level_before": highest, "finalized_level": 0}
+        {
+            "feature": "share.version",
+            "finalized_level_before": highest,
+            "finalized_level": 0,
+            "finalized_version_before": str(highest),
+            "finalized_version": "0",
+        }
     ]
     assert level() == 0
     assert odradek_command("cluster", "features", "upgrade", "share.version=1", "--dry-run").status == 0

@@ -95,8 +95,18 @@ def test_features_are_finalized_or_only_supported(cluster_command):
         "finalized_level": 33,
         "supported_min": 7,
         "supported_max": 33,
+        "finalized_version": "4.4-IV2",
+        "supported_min_version": "3.3-IV3",
+        "supported_max_version": "4.4-IV2",
     }
     assert rows["share.version"]["finalized_level"] == 2
+    shown = [line.split() for line in cluster_command("features").out.splitlines()]
+    assert shown[0] == ["feature", "finalized", "lowest", "highest"]
+    assert ["metadata.version", "4.4-IV2", "3.3-IV3", "4.4-IV2"] in shown
+    assert ["share.version", "2", "0", "2"] in shown
+    (row,) = cluster_command("info", "--output", "json").rows
+    assert (row["release"], row["metadata_version"]) == ("4.4", 33)
+    assert " 4.4-IV2" in cluster_command("info").out
 
 
 def test_directories_have_the_bytes_of_their_replicas(cluster_command, odradek_command, cluster):

@@ -12,6 +12,7 @@ from odradek.client.group_member import GroupMember
 from odradek.client.member_settings import MemberSettings
 from odradek.commands.command import COMMANDS
 from odradek.commands.page import page
+from tests.client.applications import KEEPING, start_application
 from tests.client.topics import Transactions, create_topic, produce
 
 TOPIC, GROUP, USER = "orders", "billing", "ann"
@@ -28,7 +29,7 @@ RUN = {
     ("topics", "delete"): [["made"]],
     ("groups", "seek"): [[GROUP, "--to", "start", "--topics", TOPIC]],
     ("groups", "list"): [[], ["--lag"]],
-    ("groups", "describe"): [[GROUP], ["held", "--members"]],
+    ("groups", "describe"): [[GROUP], ["held", "--members"], ["words", "--topology"]],
     ("groups", "delete-offsets"): [[GROUP, TOPIC]],
     ("groups", "delete"): [[GROUP, "--dry-run"]],
     ("transactions", "list"): [[]],
@@ -83,7 +84,7 @@ def named(command, action):
     text = COMMANDS[command].load().EXAMPLES
     found = set()
     for actions, body in re.findall(r"^keys(?: of ([^:]+))?: ([^.:]*)[.:]", text, re.MULTILINE):
-        if not actions or action in re.split(r", | and | --members", actions):
+        if not actions or action in re.split(r", | and | --(?:members|topology)", actions):
             found |= set(re.findall(r"(?<![-\w])[a-z_][a-z0-9_]*", body)) - {"with", "or", "too"}
     return found
 
@@ -91,6 +92,7 @@ def named(command, action):
 @pytest.fixture(scope="module")
 def broker():
     options = {
+        **KEEPING,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
@@ -106,6 +108,7 @@ def test_the_keys_are_those_that_the_help_names(odradek_command, run, cluster, m
     create_topic(cluster, 1, TOPIC)
     produce(cluster, TOPIC, 0, [b"v"] * 3)
     Transactions(cluster, "pay").write(TOPIC, 0, [b"v"])
+    start_application(cluster, "words", TOPIC)
     held = GroupMember(
         cluster.settings,
         "held",

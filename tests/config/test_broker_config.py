@@ -430,6 +430,11 @@ def test_an_address_in_listeners_and_every_interface_are_no_names_to_tell(writte
         (["group.streams.num.standby.replicas=3"], "above group.streams.max.standby.replicas=2"),
         (["group.share.assignors="], "must name one assignor: simple"),
         (["group.share.assignors=com.example.Mine"], "must be of simple"),
+        (
+            ["group.streams.topology.description.plugin.class=com.example.Mine"],
+            "must be of org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin, "
+            "odradek.FileTopologyDescriptionPlugin, not 'com.example.Mine'",
+        ),
         (["group.share.max.share.sessions=199"], "group.share.max.size=200 is above group.share.max.share"),
         (["group.share.delivery.count.limit=6", "group.share.max.delivery.count.limit=5"], "is above"),
         (["group.share.record.lock.duration.ms=14999"], "min.record.lock.duration.ms=15000 is above"),

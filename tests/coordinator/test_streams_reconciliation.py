@@ -57,6 +57,37 @@ def listed(*partitions, epochs=None):
     return [AssignedTaskIds(subtopology_id="0", partitions=list(partitions), assignment_epochs=epochs)]
 
 
+STABLE, REVOKING, WAITING = MemberState.STABLE, MemberState.UNREVOKED_TASKS, MemberState.UNRELEASED_TASKS
+
+
+@pytest.mark.parametrize(
+    ("number", "revokes", "state"),
+    [
+        # As Kafka counts.
+        *((1, False, STABLE), (2, True, REVOKING), (3, False, WAITING)),
+        # As builds before 0.1.0 did.
+        *((0, False, STABLE), (1, True, REVOKING), (2, False, WAITING)),
+    ],
+)
+def test_states_are_read_as_kafka_counts_them_and_as_early_builds_did(number, revokes, state):
+    group = StreamsGroup("g")
+    value = StreamsGroupCurrentMemberAssignmentValue(
+        member_epoch=2,
+        previous_member_epoch=1,
+        state=number,
+        active_tasks=listed(0, 1),
+        standby_tasks=[],
+        warmup_tasks=[],
+        active_tasks_pending_revocation=listed(2) if revokes else [],
+        standby_tasks_pending_revocation=[],
+        warmup_tasks_pending_revocation=[],
+    )
+    assert group.apply(StreamsGroupCurrentMemberAssignmentKey(group_id="g", member_id="m"), value)
+    current = group.members["m"].current
+    assert current.state is state
+    assert group.records.current("g", "m", current)[1].state == [STABLE, REVOKING, WAITING].index(state) + 1
+
+
 def test_records_may_come_in_any_order_and_without_epochs():
     """As compaction leaves them: what a member runs before who it is, the next owner before the last one."""
     group = StreamsGroup("g")

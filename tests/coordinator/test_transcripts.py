@@ -14,6 +14,7 @@ from odradek.coordinator.streams.group import StreamsGroup
 from odradek.coordinator.transactions.machine import TransactionMachine
 from odradek.coordinator.transactions.state import COMES_FROM, TransactionState
 from odradek.wire.messages.group_records import StreamsGroupCurrentMemberAssignmentKey
+from tests.coordinator.stages.description_stage import DescriptionStage
 from tests.coordinator.stages.group_stage import GroupStage
 from tests.coordinator.stages.migration_stage import MigrationStage
 from tests.coordinator.stages.share_stage import ShareStage
@@ -34,6 +35,7 @@ STAGES: tuple[type[Stage], ...] = (
     ConsumerStage,
     ShareStage,
     StreamsStage,
+    DescriptionStage,
     MigrationStage,
     ShareStateStage,
     TransactionStage,
@@ -60,6 +62,7 @@ MODULES = {
         *("streams/membership", "streams/group", "streams/topology", "streams/reconciliation"),
         *(f"groups/epochs/{name}" for name in ("group", "membership", "fencing")),
     ],
+    DescriptionStage: ["streams/descriptions", "streams/description_keeping"],
     MigrationStage: ["groups/migration", "groups/conversion"],
     ShareStateStage: ["shares/state/machine"],
 }

@@ -68,6 +68,7 @@ class Node:
             searches=None,
             reads=None,
             conversions=None,
+            saves=None,
             create_topic=lambda name, then: None,
             create_queue=lambda topic, then: None,
         )

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from odradek.spark.offsets import (
     OffsetRange,
+    ends_within,
     from_checkpoint,
     from_json,
     limited,
@@ -90,6 +91,15 @@ def test_a_limit_is_shared_by_what_is_waiting():
     end = limited(start, latest, options(maxOffsetsPerTrigger=40))
     assert end == {"t": {0: 10, 1: 80, 2: 7}}
     assert size_between(start, end) == 40
+
+
+def test_a_limit_of_bytes_is_shared_by_the_bytes_that_are_waiting():
+    start, latest = {"t": {0: 0, 1: 50, 2: 7}}, {"t": {0: 100, 1: 350, 2: 7}}
+    sizes = {("t", 0): 30.0, ("t", 1): 10.0}
+    end = ends_within(start, latest, 600, sizes)
+    assert end == {"t": {0: 10, 1: 80, 2: 7}}
+    assert ends_within(start, latest, 6_000, sizes) == latest
+    assert ends_within(start, latest, 1, sizes) == {"t": {0: 1, 1: 51, 2: 7}}
 
 
 def test_a_limit_starves_nobody():

@@ -142,6 +142,7 @@ def test_a_time_for_all_comes_before_times_for_each_and_these_before_offsets():
         ("kafka.auto.offset.reset", "earliest"),
         ("kafka.max.poll.records", "10"),
         ("maxOffsetsPerTrigger", "10"),
+        ("maxBytesPerTrigger", "10"),
         ("trigger", "processingTime"),
         ("startingOffset", "earliest"),
     ],
@@ -181,6 +182,9 @@ def test_limits_of_a_stream():
     assert stream(minOffsetsPerTrigger=1).max_trigger_delay_ms == 15 * 60_000
     limits = {"minOffsetsPerTrigger": 31, "maxOffsetsPerTrigger": 30}
     assert "minOffsetsPerTrigger (31)" in refused(LEAST | limits, is_stream=True)
+    assert stream(maxBytesPerTrigger="1000").max_bytes_per_trigger == 1_000
+    limits = {"maxBytesPerTrigger": 1, "maxOffsetsPerTrigger": 30}
+    assert "give one of them" in refused(LEAST | limits, is_stream=True)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,6 @@ class EpochGroup(Generic[AnyMember, Target]):
 
     group_type: ClassVar[TypeOfGroup]
     protocol_type: ClassVar[str]
-    may_expire: ClassVar[bool] = True
     offsets_may_expire: ClassVar[bool] = True
     """Offsets of topics without subscribers: subscriptions are always known."""
     empty_since_ms: ClassVar[None] = None
@@ -102,6 +101,10 @@ class EpochGroup(Generic[AnyMember, Target]):
     @property
     def is_empty(self) -> bool:
         return not self.members
+
+    @property
+    def may_expire(self) -> bool:
+        return True
 
     @property
     def state_name(self) -> str:

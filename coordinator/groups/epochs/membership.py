@@ -306,7 +306,7 @@ class EpochMembership(Generic[AnyGroup, AnyMember, AnyChange]):
                 group_state=group.state_name,
                 group_epoch=group.group_epoch,
                 assignment_epoch=group.assignment_epoch,
-                **self._described(group),
+                **self._described(group, asked.request),
             )
         except KafkaError as refusal:
             found = described(error_code=refusal.code, error_message=refusal.own_message, group_id=group_id)
@@ -393,6 +393,6 @@ class EpochMembership(Generic[AnyGroup, AnyMember, AnyChange]):
         """The records of a group that loses these members, after their own."""
         raise NotImplementedError
 
-    def _described(self, group: AnyGroup) -> dict[str, Any]:
+    def _described(self, group: AnyGroup, request: Any) -> dict[str, Any]:
         """The members in a description, and what this type tells beside them."""
         raise NotImplementedError

@@ -84,8 +84,6 @@ NO_STATES = PartitionStates()
 class ShareGroup(EpochGroup[ShareMember, Partitions]):
     group_type: ClassVar[TypeOfGroup] = SHARE
     protocol_type: ClassVar[str] = "share"
-    may_expire: ClassVar[bool] = False
-    """The group stays until it is deleted, since its states would stay behind."""
     offsets_may_expire: ClassVar[bool] = False
     no_target = NO_PARTITIONS
 
@@ -106,6 +104,11 @@ class ShareGroup(EpochGroup[ShareMember, Partitions]):
         """Whether the targets have all partitions with a state; None: it is not known."""
 
     # What a group of any type can be asked
+
+    @property
+    def may_expire(self) -> bool:
+        """False: its states would stay behind."""
+        return False
 
     @property
     def state_name(self) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from odradek.coordinator.asked import Asked
+from odradek.coordinator.asked import Asked, Ticket
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Effect, Reply
 from odradek.coordinator.groups.epochs.change import MemberChange
@@ -46,7 +46,6 @@ from odradek.wire.messages import describe_share_group_offsets as offsets
 from odradek.wire.messages import share_group_describe as describe
 from odradek.wire.messages.delete_groups import (
     DeletableGroupResult,
-    DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
 from odradek.wire.messages.group_records import (
@@ -238,7 +237,7 @@ class ShareMembership(EpochMembership[ShareGroup, ShareMember, ShareChange]):
         """Nothing that could have a commit."""
         return iter(())
 
-    def _described(self, group: ShareGroup) -> dict[str, Any]:
+    def _described(self, group: ShareGroup, request: Any) -> dict[str, Any]:
         view = self._topics()
         members = [_described_member(member, view) for member in group.members.values()]
         return {"assignor_name": SIMPLE, "members": members}
@@ -333,25 +332,22 @@ class ShareMembership(EpochMembership[ShareGroup, ShareMember, ShareChange]):
         else:
             out.append(Reply(ticket, delete.DeleteShareGroupOffsetsResponse(responses=refused)))
 
-    def delete_groups(
-        self, asked: Asked[DeleteGroupsRequest, DeleteGroupsResponse], now_ms: int, out: list[Effect]
-    ) -> None:
-        """One group, of any type; of a share group its states go first."""
-        (group_id,) = asked.request.groups_names
-        group = self._groups.get(group_id)
-        if not isinstance(group, ShareGroup) or group.members or group.recorded_states is None:
-            self._delete_any_group(group_id, asked.ticket, now_ms, out)
+    def delete_group(self, group: ShareGroup, ticket: Ticket[Any], now_ms: int, out: list[Effect]) -> None:
+        """Its states go first."""
+        group_id = group.group_id
+        if group.members or group.recorded_states is None:
+            self._delete_any_group(group_id, ticket, now_ms, out)
             return
         states, keys = partition_states.delete_all(group, self._topics())
         if not keys:
-            self._delete_any_group(group_id, asked.ticket, now_ms, out)
+            self._delete_any_group(group_id, ticket, now_ms, out)
             return
         try:
             self._write_states(group, states, now_ms, out)
         except KafkaError as error:
-            out.append(Reply(asked.ticket, _refused_deletion(group_id, error.code)))
+            out.append(Reply(ticket, _refused_deletion(group_id, error.code)))
             return
-        self._ask_to_delete(group, StatesDeleted(group_id, now_ms, ticket=asked.ticket), keys, out)
+        self._ask_to_delete(group, StatesDeleted(group_id, now_ms, ticket=ticket), keys, out)
 
     def states_deleted(self, command: StatesDeleted, now_ms: int, out: list[Effect]) -> None:
         """The share coordinator has answered."""

@@ -16,7 +16,6 @@ from odradek.wire.messages import describe_share_group_offsets as offsets
 from odradek.wire.messages import group_records
 from odradek.wire.messages import share_group_describe as describe
 from odradek.wire.messages import share_group_heartbeat as heartbeat
-from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 
 
 def _start(parts: MachineParts) -> GroupHandlers:
@@ -31,9 +30,9 @@ def _start(parts: MachineParts) -> GroupHandlers:
             alter.AlterShareGroupOffsetsRequest: membership.alter_offsets,
             StatesInitialized: membership.states_initialized,
             delete.DeleteShareGroupOffsetsRequest: membership.delete_offsets,
-            DeleteGroupsRequest: membership.delete_groups,
             StatesDeleted: membership.states_deleted,
         },
+        delete=membership.delete_group,
     )
 
 

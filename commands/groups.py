@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from odradek.client.admin.configs import Resource, ResourceKind, describe_configs
 from odradek.client.admin.groups import (
     GroupDescription,
     GroupMember,
@@ -73,6 +74,7 @@ keys of delete-offsets: group topic partition committed_offset_before deleted.
 exit status: 0, or 1 when something could not be done (a sentence says what)."""
 
 STATES = "Stable, Empty, PreparingRebalance, CompletingRebalance, Assigning, Reconciling, NotReady, Dead"
+QUEUE = "errors.deadletterqueue.topic.name"
 TYPES = ("classic", "consumer", "share", "streams")
 _WATCH_SECONDS = "2"
 _SECONDS = Column("lag_seconds", "behind", True, lambda seconds: duration(seconds))
@@ -225,7 +227,7 @@ def _show_partitions(
     ]
     if output.is_table:
         for one, described in zip(groups, rows, strict=True):
-            output.heading(_heading(one, described))
+            output.heading(_heading(one, described) + _dead_letters(cluster, one))
             output.rows(columns, [row for row in described if row["topic"] or row["member_id"]])
     else:
         output.rows([Column("group"), *columns], [{**more, **row} for described in rows for row in described])
@@ -238,6 +240,17 @@ def _heading(group: GroupDescription, rows: Sequence[Mapping[str, Any]]) -> str:
     text = f"{group.group}: {group.state}, {group.type}, {quantity(len(group.members), 'member')}"
     text += f", lag {lag:,}" if lag is not None else ", no commits"
     return text + (f", {duration(max(seconds))} behind" if seconds and lag else "")
+
+
+def _dead_letters(cluster: Cluster, group: GroupDescription) -> str:
+    """The dead letter queue of a share group, for people; nothing where there is none, or none may be seen."""
+    if group.type != "share":
+        return ""
+    try:
+        found = describe_configs(cluster, Resource(ResourceKind.GROUP, group.group), [QUEUE])
+    except ClientError:
+        return ""
+    return "".join(f", dead letters go to {one.value}" for one in found if one.value)
 
 
 def _partition_rows(

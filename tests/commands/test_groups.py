@@ -10,11 +10,13 @@ import odradek
 import odradek.client.admin.lag as lag
 from odradek.client import group_offsets
 from odradek.client.admin import groups as admin
+from odradek.client.admin.configs import Change, Operation, Resource, ResourceKind, alter_configs
 from odradek.client.cluster import Cluster, coordinator_of
 from odradek.client.connection import Connection
 from odradek.client.settings import ClientSettings
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.wire.messages.list_groups import ListGroupsRequest
+from odradek.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.client.topics import (
     Transactions,
     create_topic,
@@ -438,3 +440,17 @@ def test_lag_is_told_to_a_user_who_may_not_read_the_records(run):
         assert found[hidden] == (10, 6, None)
         assert found[open_topic][:2] == (10, 6)
         assert 60 <= found[open_topic][2] < 100
+
+
+def test_the_heading_of_a_share_group_names_its_dead_letter_queue(odradek_command, cluster):
+    group = new_group()
+    topic = create_topic(cluster)
+    beat = ShareGroupHeartbeatRequest(
+        group_id=group, member_id="m", member_epoch=0, subscribed_topic_names=[topic]
+    )
+    assert cluster.ask(coordinator_of("group", group), beat).error_code == 0
+    assert "dead letters" not in odradek_command("groups", "describe", group).out
+    change = Change("errors.deadletterqueue.topic.name", Operation.SET, "dlq.parcels")
+    alter_configs(cluster, Resource(ResourceKind.GROUP, group), [change])
+    heading = odradek_command("groups", "describe", group).out.splitlines()[0]
+    assert heading.endswith(", dead letters go to dlq.parcels")

@@ -243,7 +243,7 @@ def _heading(group: GroupDescription, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _dead_letters(cluster: Cluster, group: GroupDescription) -> str:
-    """The dead letter queue of a share group, for people; nothing where there is none, or none may be seen."""
+    """The dead letter queue of a share group, for people; nothing if there is none, or none may be seen."""
     if group.type != "share":
         return ""
     try:

@@ -116,7 +116,8 @@ class ConfluentClient(Client):
                 "bootstrap.servers": self.bootstrap,
                 "compression.type": codec,
                 "acks": "all",
-                "linger.ms": 5,
+                # So that a few messages are one batch, however busy the machine is; the flush waits for none.
+                "linger.ms": 1_000,
                 # With more a retry changes the order; Kafka refuses the first produces to partitions that it
                 # has only just created.
                 "max.in.flight.requests.per.connection": 1,

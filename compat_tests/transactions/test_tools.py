@@ -268,7 +268,9 @@ def states_of(text: str, transactional_id: str) -> list[tuple[str, int]]:
             key, value = json.loads(found["key"]), json.loads(found["value"])
             if key["data"]["transactionalId"] == transactional_id:
                 data = value["data"]
-                states.append((STATES[int(data["transactionStatus"])], int(data["producerEpoch"])))
+                status = data["transactionStatus"]  # a name since Kafka 4.4
+                state = status if status in STATES else STATES[int(status)]
+                states.append((state, int(data["producerEpoch"])))
     return states
 
 

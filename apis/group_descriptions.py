@@ -82,12 +82,7 @@ class GroupDescribe:
         )
 
 
-def describe_api(
-    request: type[Message],
-    response: type[Message],
-    serves: Serves,
-    topics_of: TopicsOf,
-) -> Api:
+def describe_api(request: type[Message], response: type[Message], serves: Serves, topics_of: TopicsOf) -> Api:
     """The API whose request names `group_ids`, and whose response has `groups`."""
     api = Api(
         request,

@@ -72,7 +72,7 @@ _GIVEN_UP_WITH = frozenset(
 Done = Callable[[KafkaError | None], None]
 
 
-class _Waiting(NamedTuple):
+class _WaitingChange(NamedTuple):
     """A change that waits to be stored."""
 
     batches: list[StateBatch]
@@ -120,7 +120,7 @@ class LedShare:
         self.is_storing = False
         self.letters: dict[DeadLetter, Callable[[], None]] = {}
         """Dead letters that are being written, and what cancels each."""
-        self.writes: deque[_Waiting] = deque()
+        self.writes: deque[_WaitingChange] = deque()
         self.timer: TimerHandle | None = None
         self.bytes_per_record = 0.0
         """About how many the last records had that a member got."""
@@ -417,7 +417,7 @@ class SharePartitions:
         if not change.batches:
             done(None)
             return
-        share.writes.append(_Waiting(change.batches, stored))
+        share.writes.append(_WaitingChange(change.batches, stored))
         self._store(share)
 
     def _expire(self, share: LedShare) -> None:
@@ -433,7 +433,7 @@ class SharePartitions:
 
         if lost.batches:
             share.expired_count += sum(batch.last_offset - batch.first_offset + 1 for batch in lost.batches)
-            share.writes.append(_Waiting(lost.batches, stored, is_alone=True))
+            share.writes.append(_WaitingChange(lost.batches, stored, is_alone=True))
             self._store(share)
             self._wake(share)
         self.acquired(share)
@@ -467,7 +467,7 @@ class SharePartitions:
             self._wake(share)
 
         if change.batches:
-            share.writes.append(_Waiting(change.batches, stored))
+            share.writes.append(_WaitingChange(change.batches, stored))
             self._store(share)
         self._leave_if_done(share)
 

@@ -32,6 +32,8 @@ CURRENT = os.environ.get("ODRADEK_KAFKA", "4.4.0")
 """The release that we are compared with, and whose tools and clients run."""
 OLDER = "3.9.2"
 """The last line that speaks Produce 0 to 2 and Fetch 0 to 3."""
+ARCHIVED = (CURRENT, PREVIOUS, OLDER)
+"""Releases that start fast."""
 
 BROKER_JVM = ["-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1"]
 """For a broker that serves a test: a quick start matters more than the last bit of speed."""
@@ -91,23 +93,13 @@ def fast_start(version: str) -> tuple[str, ...]:
         with Kafka(version, jvm=[*BROKER_JVM, *options], is_fast_to_start=False) as kafka:
             kafka.stop()
 
-    return class_data(f"kafka-{version}", class_path(version), run) if is_fast(version) else ()
-
-
-def is_fast(version: str) -> bool:
-    """Whether it is started so often that an archive for it pays."""
-    return version in (CURRENT, PREVIOUS, OLDER)
-
-
-def is_current(version: str) -> bool:
-    """Whether it is of the current line, 4.x, in what a test has to do otherwise for the older one."""
-    return version != OLDER
+    return class_data(f"kafka-{version}", class_path(version), run) if version in ARCHIVED else ()
 
 
 def archive_for(path: str) -> tuple[str, ...]:
     """The options of `fast_start` for programs of ours, which are at the end of the class path."""
-    found = (version for version in (CURRENT, PREVIOUS, OLDER) if path.startswith(f"{class_path(version)}:"))
-    return next((fast_start(version) for version in found), ())
+    releases = (version for version in ARCHIVED if path.startswith(f"{class_path(version)}:"))
+    return next((fast_start(version) for version in releases), ())
 
 
 def client_class_path(version: str = CURRENT) -> str:
@@ -282,7 +274,7 @@ class Kafka:
         return self._log.read_text() if self._log.exists() else ""
 
     def _logging(self) -> list[str]:
-        if is_current(self.version):
+        if self.version != OLDER:
             return ["-Dlog4j2.level=WARN"]
         return [older_logging(self.directory, "WARN")]
 
@@ -290,7 +282,7 @@ class Kafka:
         # Here: with it come storage and coordinators, which a client's process has no use for.
         from odradek.server.metadata.meta_properties import new_id
 
-        current = is_current(self.version)
+        current = self.version != OLDER
         more = {**(ONLY_CURRENT if current else {}), **self._properties}
         text = PROPERTIES.format(
             port=self.port,

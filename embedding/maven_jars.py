@@ -30,10 +30,7 @@ def kafka(version: str) -> list[str]:
     """Apache Kafka 4 with its tools, and what it needs to write a log."""
     return [
         *(f"org.apache.kafka:{part}:{version}" for part in KAFKA_PARTS),
-        *(
-            f"org.apache.logging.log4j:{part}:2.24.3"
-            for part in ("log4j-slf4j-impl", "log4j-core", "log4j-1.2-api")
-        ),
+        *(f"org.apache.logging.log4j:{part}:2.24.3" for part in LOGGING_PARTS),
         f"com.fasterxml.jackson.dataformat:jackson-dataformat-yaml:{JACKSON[version]}",
     ]
 

@@ -41,9 +41,10 @@ from odradek.wire._records import (
 from odradek.wire._records import (
     verify_crc as verify_crc,
 )
+from odradek.wire._source import read_uvarint
 from odradek.wire.checksums import crc32c
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, compress, decompress
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.wire.record_layout import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -180,20 +181,16 @@ def first_over(section: bytes, count: int, record_bytes_max: int) -> int | None:
     none in the sound beginning of the section."""
     if len(section) <= record_bytes_max:
         return None
-    position, end = 0, len(section)
+    position = 0
     for index in range(count):
-        size = shift = 0
-        while position < end:
-            byte = section[position]
-            position += 1
-            size |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        size = (size >> 1) ^ -(size & 1)
+        try:
+            zigzag, position = read_uvarint(section, position)
+        except (IndexError, MalformedMessage):
+            return None
+        size = (zigzag >> 1) ^ -(zigzag & 1)
         if size > record_bytes_max:
             return index
-        if size < 0 or position >= end:
+        if size < 0:
             return None
         position += size
     return None

@@ -178,6 +178,16 @@ def mixed() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """The cluster that a test names as its parameter: one of its own, or `mixed`."""
+    if request.param == "mixed":
+        yield request.getfixturevalue("mixed")
+    else:
+        with started(request.param) as running:
+            yield running
+
+
 EMBEDDED = {
     "broker.session.timeout.ms": 3_000,
     "broker.heartbeat.interval.ms": 500,

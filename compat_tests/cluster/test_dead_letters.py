@@ -10,7 +10,7 @@ import pytest
 
 from compat_tests.clients import Message, wait_until
 from compat_tests.clients.confluent import ConfluentClient
-from compat_tests.cluster.nodes import KAFKA_ID, Cluster, started
+from compat_tests.cluster.nodes import KAFKA_ID, Cluster
 from compat_tests.differential.harness import Side
 from compat_tests.kit.programs import Program
 from compat_tests.reference import CURRENT
@@ -38,15 +38,6 @@ ONE_IS_ENOUGH = {"min.insync.replicas": "1"}
 SECONDS = 180
 
 pytestmark = pytest.mark.timeout(900)
-
-
-@pytest.fixture(scope="module")
-def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    if request.param == "mixed":
-        yield request.getfixturevalue("mixed")
-    else:
-        with started(request.param) as running:
-            yield running
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 
 import pytest
 from kafka import KafkaProducer
 
 from compat_tests.clients import wait_until
-from compat_tests.cluster.nodes import REPLICAS, STATE_PARTITIONS, Cluster, started
+from compat_tests.cluster.nodes import REPLICAS, STATE_PARTITIONS, Cluster
 from compat_tests.cluster.share_workers import ShareHistory, ShareWorker
 from compat_tests.cluster.test_elections import elect
 from compat_tests.cluster.test_replication import Load
@@ -40,15 +40,6 @@ DRAINED_SECONDS = 120
 BLOWS = 60 if NIGHTLY else 3
 
 pytestmark = pytest.mark.timeout(3_600 if NIGHTLY else 600)
-
-
-@pytest.fixture(scope="module")
-def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    if request.param == "mixed":
-        yield request.getfixturevalue("mixed")
-    else:
-        with started(request.param) as running:
-            yield running
 
 
 class Story:

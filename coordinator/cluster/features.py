@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from odradek.wire.releases import METADATA_VERSION as METADATA_VERSION
 from odradek.wire.releases import RELEASES
 
-METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 ELIGIBLE_LEADERS_VERSION = "eligible.leader.replicas.version"
 GROUP_VERSION = "group.version"

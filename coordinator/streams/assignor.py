@@ -18,7 +18,7 @@ Kafka: StickyTaskAssignor (group-coordinator), which a differential test holds t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 
@@ -126,9 +126,9 @@ class _Work:
         ranked: dict[Task, list[tuple[bool, int, str]]] = {}
         for member_id in self.member_ids:
             member = spec.members[member_id]
-            for task in self._existing(_tasks_of(member.assignment.active)):
+            for task in self._existing(each_task(member.assignment.active)):
                 self.former_active.setdefault(task, member_id)
-            standbys = set(self._existing(_tasks_of(member.assignment.standby)))
+            standbys = set(self._existing(each_task(member.assignment.standby)))
             for task in standbys | set(self._existing(member.offsets)):
                 rank = task not in standbys, -member.offsets.get(task, 0), member_id
                 ranked.setdefault(task, []).append(rank)
@@ -174,7 +174,7 @@ class _Work:
     def assignment(self, member_id: str) -> TaskAssignment:
         """The object that the member has, when nothing has changed."""
         before = self.spec.members[member_id].assignment
-        now = TaskAssignment(_compact(self.active[member_id]), _compact(self.standby[member_id]))
+        now = TaskAssignment(compact(self.active[member_id]), compact(self.standby[member_id]))
         return before if before == now else now
 
 
@@ -182,13 +182,16 @@ def _by_partition(task: Task) -> tuple[int, str]:
     return task[1], task[0]
 
 
-def _tasks_of(tasks: Tasks) -> Iterable[Task]:
-    return ((subtopology_id, index) for subtopology_id, indexes in tasks.items() for index in indexes)
+def each_task(tasks: Mapping[str, Collection[int]]) -> Iterator[Task]:
+    for subtopology_id, indexes in tasks.items():
+        for index in indexes:
+            yield subtopology_id, index
 
 
-def _compact(tasks: Iterable[Task]) -> Tasks:
+def compact(tasks: Iterable[Task]) -> Tasks:
+    """The same in the other form, with the subtopologies in order."""
     partitions: dict[str, list[int]] = {}
-    for subtopology_id, index in tasks:
+    for subtopology_id, index in sorted(tasks):
         partitions.setdefault(subtopology_id, []).append(index)
     return {subtopology_id: frozenset(indexes) for subtopology_id, indexes in partitions.items()}
 

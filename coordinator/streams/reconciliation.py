@@ -14,11 +14,8 @@ import enum
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from odradek.coordinator.streams.assignor import TaskAssignment, Tasks
+from odradek.coordinator.streams.assignor import Task, TaskAssignment, Tasks, compact, each_task
 from odradek.wire.errors import ErrorCode, KafkaError
-
-Task = tuple[str, int]
-"""Subtopology id and partition."""
 
 EpochsOfTasks = Mapping[str, Mapping[int, int]]
 """By subtopology id and partition: the member epoch at which the member got the task."""
@@ -85,13 +82,13 @@ class TaskOwners:
         """Standby and warm-up tasks."""
 
     def take(self, process_id: str, tasks: HeldTasks) -> None:
-        for task in _each(tasks.active):
+        for task in each_task(tasks.active):
             self._active.setdefault(task, []).append(process_id)
         for task in _copies(tasks):
             self._copies.setdefault(task, []).append(process_id)
 
     def release(self, process_id: str, tasks: HeldTasks) -> None:
-        for task in _each(tasks.active):
+        for task in each_task(tasks.active):
             _remove(self._active, task, process_id)
         for task in _copies(tasks):
             _remove(self._copies, task, process_id)
@@ -167,20 +164,20 @@ def _next(
     # A copy that becomes active or of the other kind is not given up: its state stays in use.
     to_revoke = HeldTasks(
         _chosen(member.assigned.active, running - to_run),
-        _compact(standbys - to_stand_by - to_run - free_to_warm_up),
-        _compact(warmups - to_warm_up - to_run - free_to_stand_by),
+        compact(standbys - to_stand_by - to_run - free_to_warm_up),
+        compact(warmups - to_warm_up - to_run - free_to_stand_by),
     )
     if not to_revoke.is_empty and (owned is None or _has_any(owned, to_revoke)):
         kept = HeldTasks(
             _chosen(member.assigned.active, running & to_run),
-            _compact(standbys & (to_stand_by | to_run) | free_to_stand_by & (running | warmups)),
-            _compact(warmups & (to_warm_up | to_run) | free_to_warm_up & standbys),
+            compact(standbys & (to_stand_by | to_run) | free_to_stand_by & (running | warmups)),
+            compact(warmups & (to_warm_up | to_run) | free_to_warm_up & standbys),
         )
         return MemberTasks(epoch, member.member_epoch, MemberState.UNREVOKED_TASKS, kept, to_revoke)
     assigned = HeldTasks(
         _with_epochs(running & to_run | free_to_run, member.assigned.active, target_epoch),
-        _compact(standbys & to_stand_by | free_to_stand_by | standbys & to_run - free_to_run),
-        _compact(warmups & to_warm_up | free_to_warm_up | warmups & to_run - free_to_run),
+        compact(standbys & to_stand_by | free_to_stand_by | standbys & to_run - free_to_run),
+        compact(warmups & to_warm_up | free_to_warm_up | warmups & to_run - free_to_run),
     )
     waits = (
         to_run > running & to_run | free_to_run
@@ -193,14 +190,7 @@ def _next(
 
 def _sets(tasks: HeldTasks | TaskAssignment) -> tuple[set[Task], set[Task], set[Task]]:
     """The tasks by role: active, standby, warm-up."""
-    return set(_each(tasks.active)), set(_each(tasks.standby)), set(_each(tasks.warmup))
-
-
-def _compact(tasks: Collection[Task]) -> dict[str, frozenset[int]]:
-    partitions: dict[str, list[int]] = {}
-    for subtopology_id, partition in sorted(tasks):
-        partitions.setdefault(subtopology_id, []).append(partition)
-    return {subtopology_id: frozenset(indexes) for subtopology_id, indexes in partitions.items()}
+    return set(each_task(tasks.active)), set(each_task(tasks.standby)), set(each_task(tasks.warmup))
 
 
 def _with_epochs(tasks: Collection[Task], kept: EpochsOfTasks, epoch: int) -> dict[str, dict[int, int]]:
@@ -227,19 +217,13 @@ def _has_any(owned: TaskAssignment, tasks: HeldTasks) -> bool:
     return any(
         partition in held.get(subtopology_id, ())
         for held, requested in pairs
-        for subtopology_id, partition in _each(requested)
+        for subtopology_id, partition in each_task(requested)
     )
 
 
-def _each(tasks: Mapping[str, Collection[int]]) -> Iterator[Task]:
-    for subtopology_id, partitions in tasks.items():
-        for partition in partitions:
-            yield subtopology_id, partition
-
-
 def _copies(tasks: HeldTasks) -> Iterator[Task]:
-    yield from _each(tasks.standby)
-    yield from _each(tasks.warmup)
+    yield from each_task(tasks.standby)
+    yield from each_task(tasks.warmup)
 
 
 def _remove(owners: dict[Task, list[str]], task: Task, process_id: str) -> None:

@@ -57,6 +57,8 @@ class Asked(Generic[Request, Response]):
     granted: Response | None = None
     """The response if nothing is refused, where whoever asks has it from an earlier request. It is not
     changed."""
+    told: Any = None
+    """For a machine: the state of which `granted` tells, if this is asked again and again."""
 
 
 def kind_of(command: Any) -> type:

@@ -248,7 +248,7 @@ def _install_checkout(chosen: installer.Pip | installer.Uv, folder: pathlib.Path
 
 
 def _installer() -> installer.Pip | installer.Uv:
-    return installer.choose([_python_with_pip(), "-m", "pip"], _uv, _say)
+    return installer.choose([_python_with_pip(), "-m", "pip"], uv, _say)
 
 
 def _python_with_pip() -> str:
@@ -263,7 +263,8 @@ def _python_with_pip() -> str:
     return str(folder / "bin" / "python")
 
 
-def _uv() -> pathlib.Path | None:
+def uv() -> pathlib.Path | None:
+    """The program of that name; None where there is none for this system."""
     folder = cache() / f"{installer.UV}-{sysconfig.get_platform()}"
     with alone(folder):
         if not folder.exists():

@@ -122,8 +122,9 @@ class Uv:
         self.variables = variables
 
     def make_venv(self, folder: pathlib.Path) -> None:
-        shutil.rmtree(folder, ignore_errors=True)
-        self._run(["venv", "--no-project", "--seed", "--python", sys.executable, str(folder)], {})
+        # A first try that lacks a package of the seed leaves a folder behind, which the second would refuse.
+        options = ["--no-project", "--seed", "--clear", "--python", sys.executable]
+        self._run(["venv", *options, str(folder)], {})
 
     def install(self, folder: pathlib.Path, requirements: list[str], variables: Mapping[str, str]) -> None:
         """Installs into the environment `folder`; `variables` are for builds."""

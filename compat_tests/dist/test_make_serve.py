@@ -17,6 +17,8 @@ import pytest
 from compat_tests.dist.conftest import NOT_OPTIMIZED, USERS
 from compat_tests.outside import clean_environment
 from odradek.server.process.health import check
+from tools import environment as environments
+from tools import installer
 from tools.build_dists import copy_of_checkout
 from tools.environment import ZIGLANG, only_from, wheels
 
@@ -69,6 +71,25 @@ def test_make_serve_makes_its_environment_and_another_checkout_builds_nothing(tm
     serve(second, environment)
     assert parts(second, "c") == []
     assert parts(second, "so") == parts(first, "so") != []
+
+
+def test_uv_makes_an_environment_on_a_new_machine(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cache is empty: the first try, without the index, fails after it has made the folder."""
+    for name in [name for name in os.environ if name.startswith(("UV_", installer.CHOICE))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    program = environments.uv()
+    if program is None:
+        pytest.skip("there is no uv for this machine")
+    chosen = installer.choose([sys.executable, "-m", "pip"], lambda: program, print)
+    if not isinstance(chosen, installer.Uv):
+        pytest.skip("the configuration of pip is one for pip alone")
+    folder = tmp_path / "venv"
+    for _ in range(2):  # the second one takes the place of the first
+        chosen.make_venv(folder)
+        subprocess.run([str(folder / "bin" / "python"), "-c", "import pip"], check=True)
 
 
 @pytest.mark.nightly

@@ -67,6 +67,7 @@ from odradek.wire.schema import ZERO_UUID
 
 NONE = ErrorCode.NONE
 EXPIRE_MS_MAX = 2**63 - 1
+NO_OFFSETS: TopicOffsets = {}
 KNOWN_PREFIXES_MAX = 10_000
 """Memory of keys, while loading."""
 GROUP_NOT_FOUND_SINCE = 9
@@ -300,19 +301,27 @@ class CommittedOffsets:
         group_id = requested.group_id
         group = self._groups.get(group_id)
         code = NONE if group is None else group.check_fetch(requested.member_id, requested.member_epoch)
+        told: list[CommittedOffset | None] | None = None
         found: list[OffsetFetchResponseTopics] = []
         if code is NONE:
             unstable = self.pending.by_group.get(group_id, ()) if asked.request.require_stable else ()
             offsets = self.table.of_group(group_id)
             wanted: Iterable[OffsetFetchRequestTopics] | None = requested.topics
+            if wanted is not None and not unstable:
+                told = []
+                for topic in wanted:
+                    told += map(offsets.get(topic.name, NO_OFFSETS).get, topic.partition_indexes)
+                if asked.granted is not None and told == asked.told:
+                    return asked.granted
             if wanted is None:
                 wanted = [
                     OffsetFetchRequestTopics(name=name, partition_indexes=list(of_topic))
                     for name, of_topic in offsets.items()
                 ]
-            found = [_fetched(topic, offsets.get(topic.name, {}), unstable) for topic in wanted]
+            found = [_fetched(topic, offsets.get(topic.name, NO_OFFSETS), unstable) for topic in wanted]
         of_group = OffsetFetchResponseGroup(group_id=group_id, topics=found, error_code=code)
-        return OffsetFetchResponse(groups=[of_group])
+        asked.granted, asked.told = OffsetFetchResponse(groups=[of_group]), told
+        return asked.granted
 
     def _delete_some(
         self, asked: Asked[OffsetDeleteRequest, OffsetDeleteResponse], now_ms: int, out: list[Effect]

@@ -73,6 +73,8 @@ class TaskOffsets(NamedTuple):
     """The ends of the changelogs."""
 
 
+NO_OFFSETS = TaskOffsets()
+
 StreamsMember = EpochMember[StreamsGroupMemberMetadataValue, MemberTasks]
 
 

@@ -36,6 +36,7 @@ from odradek.coordinator.streams.assignor import (
 from odradek.coordinator.streams.description_keeping import CLEANUP, DescriptionKeeping
 from odradek.coordinator.streams.descriptions import NOT_REQUESTED, NOT_STORED
 from odradek.coordinator.streams.group import (
+    NO_OFFSETS,
     NO_TARGET,
     NO_TOPOLOGY_EPOCH,
     StreamsGroup,
@@ -237,7 +238,7 @@ class StreamsMembership(StaticMembership[StreamsGroup, StreamsMember, StreamsCha
         if configured.is_ready:
             validated_epoch = topology.epoch
             _check_tasks(configured, owned)
-        change.offsets = _offsets_told(group.task_offsets.get(change.member_id, TaskOffsets()), request)
+        change.offsets = _offsets_told(group.task_offsets.get(change.member_id, NO_OFFSETS), request)
         configs = self._assignment_configs(group.group_id)
         if (
             has_changed
@@ -310,7 +311,7 @@ class StreamsMembership(StaticMembership[StreamsGroup, StreamsMember, StreamsCha
                     member_id: _assigned_member(
                         metadata,
                         before.get(member_id) or group.target_of(member_id),
-                        told.get(member_id, TaskOffsets()),
+                        told.get(member_id, NO_OFFSETS),
                     )
                     for member_id, metadata in members.items()
                 },
@@ -337,7 +338,7 @@ class StreamsMembership(StaticMembership[StreamsGroup, StreamsMember, StreamsCha
         out: list[Effect],
     ) -> None:
         group.configured = change.configured
-        if change.offsets != TaskOffsets():
+        if change.offsets != NO_OFFSETS:
             group.task_offsets[change.member_id] = change.offsets
         if change.replaced is not None:
             self.cancel_timers(group, change.replaced, out)
@@ -362,7 +363,10 @@ class StreamsMembership(StaticMembership[StreamsGroup, StreamsMember, StreamsCha
     ) -> StreamsGroupHeartbeatResult:
         request, current, configured = asked.request, change.current, change.configured
         assignment = None
-        has_moved = current.assigned.without_epochs() != change.current_before.assigned.without_epochs()
+        before = change.current_before.assigned
+        has_moved = (
+            current.assigned is not before and current.assigned.without_epochs() != before.without_epochs()
+        )
         endpoint = change.metadata.user_endpoint
         # A new group begins with the settings of this request.
         if group is change.group and (change.has_new_endpoint or (has_moved and endpoint is not None)):
@@ -713,7 +717,7 @@ def _described_topology(
 
 def _described_member(group: StreamsGroup, member: StreamsMember) -> describe.Member:
     metadata, endpoint = member.metadata, member.metadata.user_endpoint
-    offsets = group.task_offsets.get(member.member_id, TaskOffsets())
+    offsets = group.task_offsets.get(member.member_id, NO_OFFSETS)
     return describe.Member(
         member_id=member.member_id,
         member_epoch=member.current.member_epoch,

@@ -34,7 +34,7 @@ class DescribeTransactions:
         def submit(asked: Asked[DescribeTransactionsRequest, DescribeTransactionsResponse]) -> None:
             (transactional_id,) = asked.request.transactional_ids
             if context.refuses(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-                asked.ticket(asked.ticket.refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+                asked.ticket.take(asked.ticket.refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
             else:
                 self._transactions().submit(transactional_id, asked)
 

@@ -127,7 +127,7 @@ class _RepeatedTicket(Ticket[OffsetCommitResponse]):
     def __init__(
         self, take: Callable[[OffsetCommitResponse], object], commits: _RepeatedCommits, items: list[Any]
     ) -> None:
-        self._take, self._commits, self._items = take, commits, items
+        self.take, self._commits, self._items = take, commits, items
 
     def refused(self, code: ErrorCode) -> OffsetCommitResponse:
         return self._commits.refused(self._items, code)

@@ -160,6 +160,8 @@ class SharePartitions:
         self.clock_ms = clock_ms
         self._now_ms = now_ms
         self._shares: dict[SharePartitionKey, LedShare] = {}
+        self._limits: tuple[GroupConfig, ShareLimits] | None = None
+        """Limits of the settings that were asked for last, which are another object after each change."""
         self.acknowledged = [0] * len(AcknowledgeType)
         """Records since the start, by the type of their acknowledgement."""
 
@@ -171,14 +173,18 @@ class SharePartitions:
         return len(self._shares)
 
     def limits_of(self, group_id: str) -> ShareLimits:
-        config = self._config_of(group_id)
-        return ShareLimits(
+        config, known = self._config_of(group_id), self._limits
+        if known is not None and known[0] is config:
+            return known[1]
+        limits = ShareLimits(
             lock_ms=config.share_record_lock_duration_ms,
             deliveries_max=config.share_delivery_count_limit,
             locks_max=config.share_partition_max_record_locks,
             may_renew=config.share_renew_acknowledge_enable,
             has_dead_letters=self._dead_letters.are_kept(group_id),
         )
+        self._limits = config, limits
+        return limits
 
     # Finding
 

@@ -72,7 +72,7 @@ def _refused(code: ErrorCode) -> AddPartitionsToTxnResponse:
 
 def add_patiently(transactions: Transactions, timers: Timers, asked: Asked[Any, Any]) -> None:
     """Submits the request for one transaction, repeatedly while the previous one is still ending."""
-    take, pauses_ms = asked.ticket, iter(PAUSES_MS)
+    ticket, pauses_ms = asked.ticket, iter(PAUSES_MS)
     transactional_id = asked.request.transactions[0].transactional_id
 
     def submit() -> None:
@@ -84,9 +84,9 @@ def add_patiently(transactions: Transactions, timers: Timers, asked: Asked[Any, 
             if pause_ms is not None:
                 timers.after(pause_ms, submit)
                 return
-        take(response)
+        ticket.take(response)
 
-    asked.ticket = Ticket(retry_or_respond, take.refused)
+    asked.ticket = Ticket(retry_or_respond, ticket.refused)
     submit()
 
 

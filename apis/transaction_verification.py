@@ -108,6 +108,9 @@ def ask_coordinator(
     request = request_to_add(transactional_id, producer, wanted, verify_only=support is not Support.ADDED)
 
     def answered(response: AddPartitionsToTxnResponse | None) -> None:
+        if response is not None and not response.error_code and not response.results_by_transaction:
+            then({})  # all were added
+            return
         refused = _refused_in(response, wanted)
         then({partition: _producer_error(code, support) for partition, code in refused.items()})
 

@@ -102,7 +102,7 @@ class TxnOffsetCommit:
         if request.group_id:
             self._commit(asked, support_of_offset_commit(version), iter(PAUSES_MS))
         else:
-            ticket(asked.ticket.refused(ErrorCode.INVALID_GROUP_ID))
+            ticket.take(asked.ticket.refused(ErrorCode.INVALID_GROUP_ID))
         return waiting
 
     def _commit(self, asked: AskedCommit, support: Support, pauses_ms: Iterator[int]) -> None:
@@ -115,7 +115,7 @@ class TxnOffsetCommit:
             if code is NONE:
                 self._groups().commit_in_transaction(asked)
             else:
-                asked.ticket(asked.ticket.refused(code))
+                asked.ticket.take(asked.ticket.refused(code))
             return
         producer = request.producer_id, request.producer_epoch
         place = OFFSETS_TOPIC, self._groups().partition_of(request.group_id)
@@ -124,7 +124,7 @@ class TxnOffsetCommit:
             log = self._leadership.lead(*place).log
             verification = log.begin_verification(*producer, NO_SEQUENCE, version=version)
         except KafkaError as error:
-            asked.ticket(asked.ticket.refused(coordinator_error(error.code)))
+            asked.ticket.take(asked.ticket.refused(coordinator_error(error.code)))
             return
         if verification is None:
             # The transaction is open here already.
@@ -138,7 +138,7 @@ class TxnOffsetCommit:
                 return
             pause_ms = next(pauses_ms, None) if code is ErrorCode.CONCURRENT_TRANSACTIONS else None
             if pause_ms is None:
-                asked.ticket(asked.ticket.refused(_group_error(code)))
+                asked.ticket.take(asked.ticket.refused(_group_error(code)))
                 return
             # Begin again: the marker that this waits for makes the verification invalid.
             self._timers.after(pause_ms, lambda: self._commit(asked, support, pauses_ms))

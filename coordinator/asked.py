@@ -31,16 +31,14 @@ class Client(NamedTuple):
 
 
 class Ticket(Generic[Response]):
-    """Takes the response, once. `refused(code)` makes the response that refuses all that was asked."""
+    """`take` is called with the response, once. `refused(code)` makes the response that refuses all that was
+    asked."""
 
-    __slots__ = ("_take", "refused")
+    __slots__ = ("refused", "take")
 
     def __init__(self, take: Callable[[Response], object], refused: Callable[[ErrorCode], Response]) -> None:
-        self._take = take
+        self.take = take
         self.refused = refused
-
-    def __call__(self, response: Response) -> None:
-        self._take(response)
 
 
 NOBODY: Ticket[ErrorCode] = Ticket(lambda code: None, lambda code: code)

@@ -299,8 +299,7 @@ class Runtime(Generic[M]):
         return _remembered_partition_for(key, self._partition_count)
 
     def submit(self, key: str, command: Command) -> None:
-        """Carry out a command about `key`. `command.ticket(response)` is called once: perhaps before this
-        returns."""
+        """Carry out a command about `key`. Its ticket takes the response once, perhaps before this returns."""
         self._submit_to(self._partitions.get(self.partition_of(key)), command)
 
     def submitter(self, key: str) -> Callable[[Command], None]:
@@ -314,10 +313,10 @@ class Runtime(Generic[M]):
 
     def _submit_to(self, partition: RunningPartition[M] | None, command: Command) -> None:
         if partition is None:
-            command.ticket(self._refusal(command, ErrorCode.NOT_COORDINATOR))
+            command.ticket.take(self._refusal(command, ErrorCode.NOT_COORDINATOR))
             return
         if partition.machine is None:
-            command.ticket(self._refusal(command, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            command.ticket.take(self._refusal(command, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             return
         try:
             effects = partition.machine.handle(command, self._clock_ms())
@@ -327,7 +326,7 @@ class Runtime(Generic[M]):
             )
             code = ErrorCode.UNKNOWN_SERVER_ERROR
             if command.ticket not in self._fail(partition, code):
-                command.ticket(command.ticket.refused(code))
+                command.ticket.take(command.ticket.refused(code))
         else:
             self._run(partition, effects)
 
@@ -344,7 +343,7 @@ class Runtime(Generic[M]):
             try:
                 check(partition.log)
             except KafkaError as error:
-                command.ticket(command.ticket.refused(coordinator_error(error.code)))
+                command.ticket.take(command.ticket.refused(coordinator_error(error.code)))
                 return
         self._submit_to(partition, command)
 
@@ -379,7 +378,7 @@ class Runtime(Generic[M]):
         handlers = self._effects
         for effect in due:
             if effect.__class__ is Reply:  # most are, so these alone need no entry and no call
-                effect.ticket(effect.response)
+                effect.ticket.take(effect.response)
             else:
                 handlers[effect.__class__](partition, effect)
 

@@ -58,7 +58,7 @@ class GroupsInZooKeeper:
         """An OffsetCommitRequest, or an OffsetFetchRequest with one group and its topics. The ticket gets the
         response on the event loop."""
         if not group_id or "/" in group_id or group_id in (".", ".."):
-            asked.ticket(asked.ticket.refused(ErrorCode.INVALID_GROUP_ID))
+            asked.ticket.take(asked.ticket.refused(ErrorCode.INVALID_GROUP_ID))
         elif isinstance(asked.request, OffsetCommitRequest):
             self._commit(asked.request, asked.ticket)
         else:
@@ -80,7 +80,7 @@ class GroupsInZooKeeper:
         ]
         wanted = [(topic.name, one) for topic in request.topics for one in topic.partitions]
         results = [result for topic in topics for result in topic.partitions]
-        done = _Countdown(len(wanted), self._loop, lambda: ticket(OffsetCommitResponse(topics=topics)))
+        done = _Countdown(len(wanted), self._loop, lambda: ticket.take(OffsetCommitResponse(topics=topics)))
         for (name, one), result in zip(wanted, results, strict=True):
 
             def written(code: ErrorCode, result: OffsetCommitResponsePartition = result) -> None:
@@ -128,7 +128,7 @@ class GroupsInZooKeeper:
         ]
         group = OffsetFetchResponseGroup(group_id=wanted.group_id, topics=topics, error_code=ErrorCode.NONE)
         results = [(topic.name, result) for topic in topics for result in topic.partitions]
-        done = _Countdown(len(results), self._loop, lambda: ticket(OffsetFetchResponse(groups=[group])))
+        done = _Countdown(len(results), self._loop, lambda: ticket.take(OffsetFetchResponse(groups=[group])))
         view = self._view()
         for name, result in results:
             if view.partition(name, result.partition_index) is None:
@@ -159,7 +159,7 @@ class GroupsInZooKeeper:
 class _Countdown:
     """Called once for each part, in any thread; after the last one `then` runs on the event loop."""
 
-    def __init__(self, count: int, loop: asyncio.AbstractEventLoop, then: Callable[[], None]) -> None:
+    def __init__(self, count: int, loop: asyncio.AbstractEventLoop, then: Callable[[], object]) -> None:
         self._left = [None] * count
         self._loop = loop
         self._then = then

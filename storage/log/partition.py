@@ -79,6 +79,7 @@ class Partition:
         "appender",
         "appends",
         "availability",
+        "commit",
         "config",
         "flushing",
         "index",
@@ -116,6 +117,8 @@ class Partition:
         if high_watermark is not None:
             high_watermark = min(max(high_watermark, log_start_offset), log.log_end_offset)
         self.appender = Appender(log.buffer, self._commit_whole, self._commit_failed, high_watermark)
+        self.commit: Callable[[], None] = self.appender.commit
+        """Write the staged batches and make them visible to readers: see `Appender.commit`."""
         self.traffic = self.appender.traffic
         self.appender.leader_epoch = leader_epoch
         self.appender.log_start_offset = log_start_offset
@@ -217,10 +220,6 @@ class Partition:
             )
             for producer_id, entry in self.log.producers.producers.items()
         ]
-
-    def commit(self) -> None:
-        """Write the staged batches and make them visible to readers: see `Appender.commit`."""
-        self.appender.commit()
 
     def flush(self) -> None:
         """Make all records committed so far survive a loss of power: see `Flushing.flush`."""

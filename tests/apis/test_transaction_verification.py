@@ -39,7 +39,7 @@ class Asked:
         if self.replies:
             code = self.replies.pop(0)
             if code is not None:
-                command.ticket(command.ticket.refused(code))
+                command.ticket.take(command.ticket.refused(code))
                 return
         self._transactions.submit(transactional_id, command)
 
@@ -470,7 +470,7 @@ def test_a_marker_that_overtakes_the_answer_of_the_coordinator_makes_it_void(ask
         (transaction,) = command.request.transactions
         errors = dict.fromkeys(partitions_in(transaction), NONE)
         result = result_by_partition(transactional_id, errors)
-        command.ticket(AddPartitionsToTxnResponse(results_by_transaction=[result]))
+        command.ticket.take(AddPartitionsToTxnResponse(results_by_transaction=[result]))
         assert transactional_id == "me"
     node.loop.turn()
     assert codes(answer.response) == [ErrorCode.INVALID_TXN_STATE]

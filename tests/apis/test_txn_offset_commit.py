@@ -54,7 +54,7 @@ class Coordinator:
             self.answer(command)
 
     def answer(self, command):
-        command.ticket(command.ticket.refused(self.code))
+        command.ticket.take(command.ticket.refused(self.code))
 
 
 class Commits:

@@ -48,7 +48,7 @@ class Asked(Told):
             super().submit(command)
         else:
             self.prompt.append(kind_of(command))
-            command.ticket(reply)
+            command.ticket.take(reply)
 
 
 @pytest.mark.parametrize("seed", range(3 if NIGHTLY else 1))

@@ -49,7 +49,7 @@ class Shares:
     def submit_state(self, command) -> None:
         self.commands.append(command)
         code = self.codes.pop(0) if self.codes else ErrorCode.NONE
-        command.ticket(command.ticket.refused(code))
+        command.ticket.take(command.ticket.refused(code))
 
 
 class Peers:

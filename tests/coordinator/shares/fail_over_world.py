@@ -442,7 +442,7 @@ class Judged:
                 world.fence = max(world.fence, leader_epoch_in(request))
             elif isinstance(request, WriteShareGroupStateRequest) and leader_epoch_in(request) < fence:
                 world.complain(f"leader {leader_epoch_in(request)} writes after leader {fence} has read")
-            ticket(response)
+            ticket.take(response)
 
         command.ticket = Ticket(told, ticket.refused)
         self.coordinator.submit_state(command)

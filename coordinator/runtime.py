@@ -299,7 +299,7 @@ class Runtime(Generic[M]):
         return _remembered_partition_for(key, self._partition_count)
 
     def submit(self, key: str, command: Command) -> None:
-        """Carry out a command about `key`. Its ticket takes the response once, perhaps before this returns."""
+        """Carry out a command about `key`. Its ticket takes the response once, perhaps before the return."""
         self._submit_to(self._partitions.get(self.partition_of(key)), command)
 
     def submitter(self, key: str) -> Callable[[Command], None]:

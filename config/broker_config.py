@@ -29,10 +29,12 @@ from odradek.config.near_names import nearest
 from odradek.config.option import Option
 from odradek.config.options import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerLayers, BrokerOptions
 from odradek.config.properties import parse_properties
-from odradek.config.roles import joins_cluster
+from odradek.config.role import Role
+from odradek.config.roles import role_of
 
 if TYPE_CHECKING:
     from odradek.config.cluster_config import ClusterConfig
+    from odradek.config.controller_config import ControllerConfig
     from odradek.config.credentials import Credentials
     from odradek.config.first_users import FirstUser
     from odradek.config.listener_security import ListenerSecurity
@@ -73,7 +75,9 @@ class BrokerConfig:
     cluster_id: str | None
     """The configured cluster id (`--cluster-id`, or the variable CLUSTER_ID as in Kafka's image), if any."""
     cluster: "ClusterConfig | None"
-    """The options of a node of a cluster; None of a node alone."""
+    """The options of a broker of a cluster; None of another node."""
+    controller: "ControllerConfig | None"
+    """The options of a controller; None of another node."""
     topic_options: Mapping[str, Option]
     """The topic options with their standings in this node."""
     listeners: tuple[Listener, ...]
@@ -125,10 +129,11 @@ class BrokerConfig:
         self.first_levels = first_levels
         values = options.broker_values(BrokerLayers(start=given, options=known))
         self.node_id = _node_id(given, values)
-        in_cluster = joins_cluster(values, self.node_id)
+        role = role_of(values, self.node_id)
+        in_cluster = role is not Role.ALONE
         self.topic_options = TOPIC_OPTIONS
         if in_cluster:
-            known, self.topic_options = known.in_cluster(), options.in_cluster(TOPIC_OPTIONS)
+            known, self.topic_options = known.of_role(role), options.of_role(role, TOPIC_OPTIONS)
         self.layers = BrokerLayers(start=dict(given), options=known)
         self.values = options.broker_values(self.layers) if in_cluster else values
         self.topic_defaults = options.topic_defaults(self.values)
@@ -139,16 +144,20 @@ class BrokerConfig:
         self.security, self.logins = {}, {}
         self.controller_security = None
         self.inter_broker_login = self.controller_login = None
-        self.cluster, listener_names = self._resolve_listeners(given, in_cluster=in_cluster)
+        self.cluster = self.controller = None
+        if role is Role.CONTROLLER:
+            listener_names = self._resolve_controller(given)
+        else:
+            self.cluster, listener_names = self._resolve_listeners(given, in_cluster=role is Role.BROKER)
         self._read_security(listener_names)
-        if not in_cluster:
+        if role is Role.ALONE:
             _check_single_node(self.values)
-        elif first_users:
+        if role is Role.BROKER and first_users:
             raise ConfigError(
                 "ODRADEK_ADD_SCRAM is for a node alone: a cluster has its users from kafka-storage format "
                 "--add-scram and kafka-configs."
             )
-        elif first_levels is not None:
+        if role is Role.BROKER and first_levels is not None:
             raise ConfigError(
                 "--feature and --release-version are for a node alone: a cluster has its feature levels, and "
                 "kafka-features changes them."
@@ -163,7 +172,7 @@ class BrokerConfig:
         }
         self.without_effect = tuple(name for name in given if name in without_effect)
         more = self._security_warnings
-        self.warnings = (*warnings, *more, *_more_warnings(self.values, in_cluster=in_cluster))
+        self.warnings = (*warnings, *more, *_more_warnings(self.values, role))
 
     def _resolve_listeners(
         self, given: Mapping[str, str], *, in_cluster: bool
@@ -216,6 +225,31 @@ class BrokerConfig:
             inter_broker_listener_name=self.inter_broker_listener,
         )
         return cluster, known_names
+
+    def _resolve_controller(self, given: Mapping[str, str]) -> set[str]:
+        """Names that settings of single listeners may have."""
+        from odradek.config.controller_config import controller_config, listener_names
+
+        values = self.values
+        controllers = listener_names(values)
+        protocols = protocol_map(values["listener.security.protocol.map"])
+        if "listener.security.protocol.map" not in given:
+            protocols |= dict.fromkeys(set(controllers) - protocols.keys(), "PLAINTEXT")
+        opened = endpoints("listeners", values["listeners"] if "listeners" in given else (), protocols)
+        check_ports_differ(opened)
+        names = {listener.name for listener in opened}
+        advertised = endpoints("advertised.listeners", values["advertised.listeners"] or (), protocols)
+        self.advertised = advertised_listeners(advertised, names, set())
+        self.controller = controller_config(
+            values,
+            given=given,
+            names=controllers,
+            opened=opened,
+            data_directory=self.data_directories[0],
+        )
+        self.listeners = self.controller.listeners
+        self.inter_broker_listener = self.listeners[0].name
+        return {*protocols, *names, *controllers}
 
     def _read_security(self, listener_names: Iterable[str]) -> None:
         """Imports nothing if no option speaks of security."""
@@ -476,8 +510,8 @@ def _data_directories(values: "BrokerValues") -> tuple[str, ...]:
     return directories
 
 
-def _more_warnings(values: "BrokerValues", *, in_cluster: bool) -> list[str]:
-    return [*_authorization_warnings(values), *_warnings_of_roles(values, in_cluster=in_cluster)]
+def _more_warnings(values: "BrokerValues", role: Role) -> list[str]:
+    return [*_authorization_warnings(values), *_warnings_of_roles(values, role)]
 
 
 def _authorization_warnings(values: "BrokerValues") -> list[str]:
@@ -491,12 +525,12 @@ def _authorization_warnings(values: "BrokerValues") -> list[str]:
     ]
 
 
-def _warnings_of_roles(values: "BrokerValues", *, in_cluster: bool) -> list[str]:
-    if in_cluster:
+def _warnings_of_roles(values: "BrokerValues", role: Role) -> list[str]:
+    if role is Role.BROKER:
         from odradek.config.cluster_config import cluster_warnings
 
         return cluster_warnings(values)
-    if values["process.roles"] == ("broker",):
+    if role is Role.ALONE and values["process.roles"] == ("broker",):
         return [
             "process.roles=broker has no controllers in controller.quorum.bootstrap.servers or "
             "controller.quorum.voters: this node runs alone, without a cluster."

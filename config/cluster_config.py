@@ -65,7 +65,7 @@ def cluster_config(
     protocols: Mapping[str, str],
     inter_broker_listener_name: str,
 ) -> ClusterConfig:
-    """The configuration of a node that `joins_cluster`. `opened` are all listeners of the options,
+    """The configuration of a broker of a cluster. `opened` are all listeners of the options,
     `advertised` those of `advertised.listeners`. ConfigError: Kafka would refuse these options, or they need
     a feature that is not built."""
     if "node.id" not in given and "broker.id" not in given:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any
 
+from odradek.config.role import Role
 from odradek.config.secret import Secret
 
 # Kinds, by their numbers in DescribeConfigs responses (Kafka: DescribeConfigsResponse.ConfigType).
@@ -31,7 +32,11 @@ KIND_NAMES = {
 HONOURED = "honoured"
 """Has the same effect as in Kafka."""
 IN_CLUSTER = "in a cluster"
-"""Honoured by a node of a cluster, accepted without effect by a node alone."""
+"""Honoured by a broker of a cluster, accepted without effect by a node alone."""
+OF_CLUSTER = "in a cluster and at its controllers"
+"""Honoured by all nodes of a cluster, accepted without effect by a node alone."""
+AT_CONTROLLER = "at a controller"
+"""Honoured by a controller, accepted without effect by all other nodes."""
 ACCEPTED = "accepted"
 """Not used here, and no client relies on its effect: accepted, and logged as without effect."""
 REFUSED = "refused"
@@ -115,12 +120,15 @@ class Option:
         """The default as in DescribeConfigs."""
         return self.text(self.default_value)
 
-    def in_cluster(self) -> "Option":
-        """The option for a node of a cluster."""
-        if self.standing != IN_CLUSTER and self.alone is None:
+    def of_role(self, role: Role) -> "Option":
+        """The option for a node of this role."""
+        if role is Role.ALONE:
             return self
-        standing = HONOURED if self.standing == IN_CLUSTER else self.standing
-        return replace(self, standing=standing, alone=None)
+        own = IN_CLUSTER if role is Role.BROKER else AT_CONTROLLER
+        is_honoured = self.standing in (own, OF_CLUSTER)
+        if not is_honoured and self.alone is None:
+            return self
+        return replace(self, standing=HONOURED if is_honoured else self.standing, alone=None)
 
     def parse(self, text: str) -> Any:
         """The value of a text: bool, int, float, str, or tuple of str. ValueError: the text is no valid

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from odradek.config import option_list
 from odradek.config.option import (
     ACCEPTED,
+    AT_CONTROLLER,
     IN_CLUSTER,
     LIST,
+    OF_CLUSTER,
     PER_BROKER,
     READ_ONLY,
     REFUSED,
@@ -27,6 +29,7 @@ from odradek.config.option import (
 from odradek.config.option import (
     HONOURED as HONOURED,
 )
+from odradek.config.role import Role
 from odradek.config.secret import Secret
 from odradek.wire.errors import ErrorCode, KafkaError
 
@@ -47,9 +50,9 @@ class BrokerOptions(dict[str, Option]):
         assert self.keys().isdisjoint(option.name for option in more)
         return BrokerOptions([*self.values(), *more])
 
-    def in_cluster(self) -> "BrokerOptions":
-        """The options for a node of a cluster."""
-        return BrokerOptions(in_cluster(self).values())
+    def of_role(self, role: Role) -> "BrokerOptions":
+        """The options for a node of this role."""
+        return self if role is Role.ALONE else BrokerOptions(of_role(role, self).values())
 
 
 BROKER_OPTIONS = BrokerOptions(option_list.BROKER)
@@ -58,9 +61,9 @@ GROUP_OPTIONS: dict[str, Option] = {option.name: option for option in option_lis
 CLIENT_METRICS_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.CLIENT_METRICS}
 
 
-def in_cluster(options: Mapping[str, Option]) -> dict[str, Option]:
-    """The options for a node of a cluster."""
-    return {name: option.in_cluster() for name, option in options.items()}
+def of_role(role: Role, options: Mapping[str, Option]) -> dict[str, Option]:
+    """The options for a node of this role."""
+    return {name: option.of_role(role) for name, option in options.items()}
 
 
 # Sources of a value, by their numbers in DescribeConfigs responses (Kafka:
@@ -179,9 +182,12 @@ class ConfigEntry:
     documentation: str
 
 
+_WITHOUT_EFFECT = (ACCEPTED, IN_CLUSTER, OF_CLUSTER, AT_CONTROLLER)
+
+
 def without_effect(names: Iterable[str], options: Mapping[str, Option]) -> tuple[str, ...]:
     """The settings among these names that are accepted without effect by a node with these options."""
-    return tuple(name for name in names if _standing(name, options) in (ACCEPTED, IN_CLUSTER))
+    return tuple(name for name in names if _standing(name, options) in _WITHOUT_EFFECT)
 
 
 def honoured(

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable
 
 from odradek.config.option import (
     ACCEPTED,
+    AT_CONTROLLER,
     IN_CLUSTER,
     INT_MAX,
     KIND_NAMES,
     LONG_MAX,
+    OF_CLUSTER,
     READ_ONLY,
     REFUSED,
     STRING,
@@ -80,11 +82,11 @@ Kafka:
     advertised.listeners=PLAINTEXT://node7.example:9092
     log.dirs=/data/one,/data/two
 
-Odradek has no controllers of its own. `process.roles=controller` is refused, and so is `broker,controller`
-with other controllers; without others it is a node alone. As in Kafka
-these errors are refused: `node.id` missing or that of a voter; `controller.listener.names` missing,
-without a protocol or among `listeners`; a listener among brokers that is not advertised; controllers without
-`process.roles`.
+A node with `process.roles=controller` is the only controller of its cluster; beside other controllers it is
+refused, and so is `broker,controller`, which without others is a node alone. As in Kafka these errors are
+refused: `node.id` missing or that of a voter; `controller.listener.names` missing, without a protocol or
+among the `listeners` of a broker; a listener among brokers that is not advertised; controllers without
+`process.roles`; a controller with a listener for clients.
 
 A node enforces the ACLs of its cluster if `authorizer.class.name` is set, as the other nodes have it. Without
 it the node does not serve a cluster with ACLs, at the start or when ACLs are added later, unless
@@ -172,6 +174,7 @@ def page() -> str:
         "## Topic options\n",
         _section("Honoured", topic, HONOURED, _topic_table),
         _section("Honoured in a cluster", topic, IN_CLUSTER, _plain_table),
+        _section("Honoured in a cluster and at its controllers", topic, OF_CLUSTER, _plain_table),
         _section("Accepted without effect", topic, ACCEPTED, _plain_table),
         _section("Refused", topic, REFUSED, _topic_table),
         _GROUP,
@@ -186,6 +189,8 @@ def page() -> str:
         _BROKER,
         _section("Honoured", broker, HONOURED, _broker_table),
         _section("Honoured in a cluster", broker, IN_CLUSTER, _broker_table),
+        _section("Honoured in a cluster and at its controllers", broker, OF_CLUSTER, _broker_table),
+        _section("Honoured at a controller", broker, AT_CONTROLLER, _broker_table),
         _section("Accepted without effect", broker, ACCEPTED, _plain_table),
         _section("Refused", broker, REFUSED, _plain_table),
     ]

@@ -20,10 +20,12 @@ from odradek.config.broker_config import (
 from odradek.config.option import BOOLEAN, DOUBLE, INT, INT_MAX, LONG, LONG_MAX, SHORT
 from odradek.config.options import (
     ACCEPTED,
+    AT_CONTROLLER,
     BROKER_OPTIONS,
     GROUP_OPTIONS,
     HONOURED,
     IN_CLUSTER,
+    OF_CLUSTER,
     REFUSED,
     TOPIC_OPTIONS,
     own_group_value,
@@ -506,7 +508,7 @@ def check_that_its_default_can_be_given(option):
         return
     config = load(sets=[f"{option.name}={option.default_text}"])
     assert config.values[option.name] == option.default_value
-    without_effect = option.standing in (ACCEPTED, IN_CLUSTER)
+    without_effect = option.standing in (ACCEPTED, AT_CONTROLLER, IN_CLUSTER, OF_CLUSTER)
     # Nothing reads settings of TLS and SASL without a listener that has it.
     without_effect |= option.name.startswith(("ssl.", "sasl.")) or option.name == "connections.max.reauth.ms"
     # Nor is there a ZooKeeper.

@@ -101,7 +101,7 @@ def test_of_two_voters_with_one_id_the_last_counts_as_in_kafka(node):
         # Each of these Kafka 4.3 refuses, too.
         ("-process.roles", "process.roles is missing"),
         ("process.roles=", "process.roles is missing"),
-        ("process.roles=broker,controller\ncontroller.quorum.voters=1@a:1", "no controllers of its own"),
+        ("process.roles=broker,controller\ncontroller.quorum.voters=1@a:1", "beside the controllers 1@a:1"),
         ("-controller.listener.names", "controller.listener.names is missing"),
         ("controller.listener.names=", "controller.listener.names is missing"),
         ("controller.listener.names=CONTROLLER,CTL2", "CTL2 without a protocol"),
@@ -129,7 +129,8 @@ def test_of_two_voters_with_one_id_the_last_counts_as_in_kafka(node):
         # And these, of what Kafka takes, it cannot work with or is not built.
         ("controller.quorum.voters=-1@127.0.0.1:9093", "an entry is ID@HOST:PORT"),
         ("controller.quorum.bootstrap.servers=localhost:0", "an entry is HOST:PORT"),
-        ("process.roles=controller", "no controllers of its own"),
+        ("process.roles=controller\ncontroller.quorum.voters=7@a:1,8@b:1", "beside the controllers 8@b:1"),
+        ("process.roles=controller\ncontroller.quorum.bootstrap.servers=a:1,b:1", "controllers a:1,b:1"),
         (
             "process.roles=broker,controller\ncontroller.quorum.voters=7@a:1,8@b:1",
             "beside the controllers 8@b:1",

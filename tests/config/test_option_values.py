@@ -10,6 +10,7 @@ import pytest
 from odradek.config.broker_config import BrokerConfig, load
 from odradek.config.live import LiveConfig
 from odradek.config.options import BROKER_OPTIONS, TOPIC_OPTIONS
+from odradek.config.role import Role
 from odradek.config.secret import Secret
 from tests.kit.collecting import collected
 from tools.option_values import stub
@@ -42,7 +43,7 @@ def test_every_option_has_a_type_and_its_default_is_of_it():
     types = types_of(PATH.read_text())
     broker, topic = types["BrokerValues"], types["TopicValues"]
     assert (list(broker), list(topic)) == (list(BROKER_OPTIONS), list(TOPIC_OPTIONS))
-    alone, in_cluster = load().values, BROKER_OPTIONS.in_cluster().defaults
+    alone, in_cluster = load().values, BROKER_OPTIONS.of_role(Role.BROKER).defaults
     with collected() as failures:
         for values, known in ((alone, broker), (in_cluster, broker), (load().topic_defaults, topic)):
             assert values.keys() == known.keys()

@@ -12,9 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.coordinator.cluster.view import (
-    LOST,
     MIGRATING,
-    UNASSIGNED,
     Broker,
     ClusterView,
     PartitionChange,
@@ -193,41 +191,12 @@ class Topics:
         )
 
     def change_partition(self, record: PartitionChangeRecord) -> None:
-        """A leader that is named adds 1 to the leader epoch, even if it led before."""
         topic = self._find(record.topic_id, record)
         index = record.partition_id
         before = topic.partitions[index] if 0 <= index < len(topic.partitions) else None
         if before is None:
             raise InconsistentMetadata(f"{record}: {topic.name} has no such partition")
-        leader, leader_epoch = before.leader, before.leader_epoch
-        if record.leader != NO_LEADER_CHANGE:
-            leader, leader_epoch = record.leader, leader_epoch + 1
-        replicas = _changed(before.replicas, record.replicas)
-        if record.directories is not None:
-            directories = _directories(record, record.directories, replicas)
-        elif record.replicas is not None:
-            directories = tuple(before.directory_of(replica) for replica in replicas)
-        else:
-            directories = before.directories
-        recovery = record.leader_recovery_state
-        self._put(
-            topic,
-            PartitionView(
-                index,
-                leader,
-                leader_epoch,
-                replicas,
-                _changed(before.isr, record.isr),
-                before.offline,
-                before.partition_epoch + 1,
-                _changed(before.adding, record.adding_replicas),
-                _changed(before.removing, record.removing_replicas),
-                _changed(before.elr, record.eligible_leader_replicas),
-                _changed(before.last_known_elr, record.last_known_elr),
-                directories,
-                before.leader_recovery_state if recovery < 0 else recovery,
-            ),
-        )
+        self._put(topic, changed_partition(before, record))
 
     def clear_elr(self, record: ClearElrRecord) -> None:
         """A partition that has none is not changed, so its epoch stays."""
@@ -348,6 +317,40 @@ class Topics:
         self._touched.add(topic.topic_id)
 
 
+def changed_partition(before: PartitionView, record: PartitionChangeRecord) -> PartitionView:
+    """The partition after a record of it. A leader that is named adds 1 to the leader epoch, even if it led
+    before.
+
+    Raises InconsistentMetadata where the record has not as many directories as replicas.
+    """
+    leader, leader_epoch = before.leader, before.leader_epoch
+    if record.leader != NO_LEADER_CHANGE:
+        leader, leader_epoch = record.leader, leader_epoch + 1
+    replicas = _changed(before.replicas, record.replicas)
+    if record.directories is not None:
+        directories = _directories(record, record.directories, replicas)
+    elif record.replicas is not None:
+        directories = tuple(before.directory_of(replica) for replica in replicas)
+    else:
+        directories = before.directories
+    recovery = record.leader_recovery_state
+    return PartitionView(
+        before.index,
+        leader,
+        leader_epoch,
+        replicas,
+        _changed(before.isr, record.isr),
+        before.offline,
+        before.partition_epoch + 1,
+        _changed(before.adding, record.adding_replicas),
+        _changed(before.removing, record.removing_replicas),
+        _changed(before.elr, record.eligible_leader_replicas),
+        _changed(before.last_known_elr, record.last_known_elr),
+        directories,
+        before.leader_recovery_state if recovery < 0 else recovery,
+    )
+
+
 def _with_views(
     before: ClusterView, deleted: Collection[TopicView], views: Mapping[bytes, TopicView]
 ) -> tuple[Mapping[str, TopicView], Mapping[bytes, str]]:
@@ -391,13 +394,6 @@ def _with_offline(partition: PartitionView, registrations: Mapping[int, Broker])
     offline = tuple(
         replica
         for replica, directory in zip(partition.replicas, partition.directories, strict=True)
-        if replica in registrations and not _is_online(directory, registrations[replica])
+        if replica in registrations and not registrations[replica].is_online(directory)
     )
     return partition if offline == partition.offline else partition._replace(offline=offline)
-
-
-def _is_online(directory: bytes, broker: Broker) -> bool:
-    """DirectoryId.isOnline of Kafka: one that is not assigned yet counts, and each, if none are known."""
-    if directory in (MIGRATING, UNASSIGNED):
-        return True
-    return directory != LOST and (not broker.directories or directory in broker.directories)

@@ -1,9 +1,10 @@
-"""Nodes with the machines of replication, over model logs, a model controller and an unreliable network.
+"""Nodes with the machines of replication and a controller, over model logs and an unreliable network.
 
-Every node runs the real `LeaderState`, `ReplicaFetchers` and `AlterPartitionQueue`. Requests and answers are
-late, lost, doubled or overtake each other, also in one direction alone; nodes crash and lose what they had
-not flushed, are paused and wake up believing that they lead, their clocks jump, their disks are slow; brokers
-are fenced, shut down in order, and partitions move to other brokers. All by one seed; no real time passes.
+Every node runs the real `LeaderState`, `ReplicaFetchers` and `AlterPartitionQueue`; the decisions are
+those of `coordinator/controller`. Requests and answers are late, lost, doubled or overtake each other, also
+in one direction alone; nodes crash and lose what they had not flushed, are paused and wake up believing that
+they lead, their clocks jump, their disks are slow; brokers are fenced, shut down in order, and partitions
+move to other brokers. All by one seed; no real time passes.
 
 What is judged: `complaints` has every record that was committed and is not where it should be, offsets that
 have two records in one leader epoch, cuts below the high watermark without an unclean election, and what is
@@ -40,7 +41,7 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from tests.kit.simulation import Simulation
-from tests.replication.model_controller import Controller, Partition
+from tests.replication.controller import Controller, topic_id_of
 from tests.replication.model_log import ModelLog, decode
 
 LAG_MS = 800
@@ -51,10 +52,6 @@ QUIET_MS = 6_000
 CONTROLLER = 0
 """The address of the controller in the network; nodes are numbered from 1."""
 NONE = int(ErrorCode.NONE)
-
-
-def topic_id_of(topic: str) -> bytes:
-    return topic.encode().ljust(16, b"-")
 
 
 TOPIC_NAMES = {topic_id_of(topic): topic for topic in ("a", "b")}
@@ -133,13 +130,10 @@ class World(Simulation):
         self.unclean: dict = defaultdict(list)
         """Leader epochs by elections of a replica that need not have everything."""
         self.deleted_to: Counter = Counter()
-        partitions = {}
-        for place, key in enumerate(keys):
-            replicas = [1 + (place + one) % count for one in range(3)]
-            partitions[key] = Partition(replicas, list(replicas), NO_LEADER)
+        self.nodes: dict[int, Node] = {}
         self.controller = Controller(
             self,
-            partitions,
+            {key: [1 + (place + one) % count for one in range(3)] for place, key in enumerate(keys)},
             min_isr=self.min_isr,
             has_elr=self.has_elr,
             is_unclean=choose.random() < 0.3,
@@ -300,10 +294,11 @@ class World(Simulation):
         self.controller.prefer(key)
 
     def reassign(self, node, key) -> None:
-        if len(self.nodes) > 3:
-            self.controller.reassign(
-                key, node.id, self.random.choice(self.controller.partitions[key].replicas)
-            )
+        partition = self.controller.partitions[key]
+        replaced = self.random.choice(partition.replicas)
+        if len(self.nodes) > 3 and not partition.adding and node.id not in partition.replicas:
+            others = [one for one in partition.replicas if one != replaced]
+            self.controller.reassign(key, [*others, node.id])
 
     def begin_epoch(self, node, key) -> None:
         self.controller.begin_epoch(key)
@@ -413,7 +408,8 @@ class Node:
         self.world = world
         self.id = node_id
         self.disk: dict = {}
-        self.clean_epoch = -1
+        known = world.controller.brokers.get(node_id)
+        self.clean_epoch = -1 if known is None else known.epoch
         """The broker epoch that a stop in order has left behind."""
         self.is_up = False
         self.paused_until_ms = 0
@@ -489,7 +485,7 @@ class Node:
             log.high_watermark = first_high_watermark(
                 log.checkpoint, log.log_start_offset, log.log_end_offset
             )
-        self.incarnation = object()
+        self.incarnation = next(self.world.numbers).to_bytes(16, "big")
         self.at(1, self.register)
         self.at(HEARTBEAT_MS, self.heartbeat)
         self.at(self.world.random.randrange(100, 400), self.keep_files)

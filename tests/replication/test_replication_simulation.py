@@ -532,8 +532,9 @@ class Script(World):
 
     def __init__(self) -> None:
         super().__init__(0)
-        self.chaos = self.has_elr = self.controller.has_elr = False
-        self.min_isr = self.controller.min_isr = 1
+        self.chaos = self.has_elr = False
+        self.min_isr = 1
+        self.controller.configure(min_isr=1, has_elr=False, is_unclean=self.controller.is_unclean)
         self.begin()
         self.run(1_500)
         partition = self.controller.partitions[self.KEY]
@@ -603,9 +604,7 @@ class MissedEpoch(Script):
             super().send(source, target, action, *arguments)
 
     def elect(self, node) -> None:
-        partition = self.controller.partitions[self.KEY]
-        partition.leader = node.id
-        self.controller.begin_epoch(self.KEY)
+        self.controller.begin_epoch(self.KEY, node.id)
         self.run(50)
 
     def play(self) -> "World":

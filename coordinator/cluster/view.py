@@ -61,6 +61,33 @@ class Broker:
     features: Mapping[str, tuple[int, int]] = field(default_factory=_nothing)
     """Lowest and highest level that the broker supports, by feature."""
 
+    @property
+    def is_active(self) -> bool:
+        """Whether the broker may lead and be in sync."""
+        return not self.is_fenced and not self.in_controlled_shutdown
+
+    @property
+    def takes_replicas(self) -> bool:
+        """Whether the broker has a log directory that is not cordoned; true where none are known."""
+        if not self.directories or self.cordoned_directories is None:
+            return True
+        return not set(self.directories) <= set(self.cordoned_directories)
+
+    def is_online(self, directory: bytes) -> bool:
+        """Whether the broker can use the directory: one that is not assigned yet counts, and each, if none
+        are known (DirectoryId.isOnline of Kafka)."""
+        if directory in (MIGRATING, UNASSIGNED):
+            return True
+        return directory != LOST and (not self.directories or directory in self.directories)
+
+    @property
+    def default_directory(self) -> bytes:
+        """The directory of a replica that is placed on the broker: UNASSIGNED where the broker chooses,
+        MIGRATING where none are known."""
+        if not self.directories:
+            return MIGRATING
+        return self.directories[0] if len(self.directories) == 1 else UNASSIGNED
+
 
 class PartitionView(NamedTuple):
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here

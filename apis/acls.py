@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.node import ApiParts
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster.machine import ClusterMachine, Draft
+    from odradek.coordinator.cluster.decisions import Decisions
+    from odradek.coordinator.cluster.draft import Draft
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.coordinator.security.acls import Acl, AclFilter, AclRules
     from odradek.wire.work import Work
@@ -101,7 +102,7 @@ class DescribeAcls:
 class CreateAcls:
     """The handler of a node that decides itself. `machine` is None without an authorizer."""
 
-    def __init__(self, machine: ClusterMachine | None, changes: WorkQueue) -> None:
+    def __init__(self, machine: Decisions | None, changes: WorkQueue) -> None:
         self._machine = machine
         self._changes = changes
 
@@ -119,7 +120,7 @@ class CreateAcls:
         assert self._machine is not None
         return WorkResponse(self._changes, self._create(self._machine, request.creations), context)
 
-    def _create(self, machine: ClusterMachine, creations: list[AclCreation]) -> Work[CreateAclsResponse]:
+    def _create(self, machine: Decisions, creations: list[AclCreation]) -> Work[CreateAclsResponse]:
         def edit(draft: Draft) -> Work[list[KafkaError | None]]:
             rules, wanted = _rules_of(draft), (_acl_of(one) for one in creations)
             takes_networks = draft.features.get(METADATA_VERSION, 0) >= NETWORKS_SINCE
@@ -137,7 +138,7 @@ class CreateAcls:
 class DeleteAcls:
     """The handler of a node that decides itself. `machine` is None without an authorizer."""
 
-    def __init__(self, machine: ClusterMachine | None, changes: WorkQueue) -> None:
+    def __init__(self, machine: Decisions | None, changes: WorkQueue) -> None:
         self._machine = machine
         self._changes = changes
 
@@ -152,7 +153,7 @@ class DeleteAcls:
         assert self._machine is not None
         return WorkResponse(self._changes, self._delete(self._machine, request.filters), context)
 
-    def _delete(self, machine: ClusterMachine, filters: list[DeleteAclsFilter]) -> Work[DeleteAclsResponse]:
+    def _delete(self, machine: Decisions, filters: list[DeleteAclsFilter]) -> Work[DeleteAclsResponse]:
         def edit(draft: Draft) -> Work[list[list[Acl] | KafkaError]]:
             results, removed = yield from _rules_of(draft).deleting(map(_filter_of, filters))
             draft.change_acls({}, removed)
@@ -165,7 +166,7 @@ class DeleteAcls:
         return DeleteAclsResponse(filter_results=[_deleted(one) for one in results])
 
 
-def _refusal_to_change(context: RequestContext, machine: ClusterMachine | None) -> KafkaError | None:
+def _refusal_to_change(context: RequestContext, machine: Decisions | None) -> KafkaError | None:
     """Refusal of all lines, if there is one."""
     if (Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME) in context.refused:
         return KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -40,12 +40,7 @@ from odradek.apis.refusals import Refusal, each_of
 from odradek.config.changes import DELETE, SUBTRACT, ConfigOperation, changed
 from odradek.config.option import REFUSED
 from odradek.config.options import GROUP_OPTIONS, TOPIC_OPTIONS, BrokerOptions, honoured
-from odradek.coordinator.cluster.machine import (
-    ClientMetricsOwner,
-    ConfigChange,
-    GroupOwner,
-    Owner,
-)
+from odradek.coordinator.cluster.changes import ClientMetricsOwner, ConfigChange, GroupOwner, Owner
 from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import alter_configs, incremental_alter_configs
@@ -55,7 +50,7 @@ if TYPE_CHECKING:
     from odradek.apis.forwarding import Forwarded
     from odradek.apis.node import ApiParts
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.decisions import Decisions
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.wire.schema import Message
     from odradek.wire.work import Work
@@ -78,7 +73,7 @@ class Altering:
     def __init__(
         self,
         node_id: int,
-        machine: ClusterMachine | None,
+        machine: Decisions | None,
         work: WorkQueue,
         broker_options: BrokerOptions,
         *,

@@ -18,7 +18,7 @@ from odradek.apis.access import on_cluster
 from odradek.apis.api import Waiting, WorkResponse
 from odradek.apis.declaration import Api, Forwarding
 from odradek.apis.refusals import Refusal, each_of
-from odradek.coordinator.cluster.machine import at_once
+from odradek.coordinator.cluster.draft import at_once
 from odradek.coordinator.security.client_quotas import altered, described, hosts_of
 from odradek.wire.acl_types import Operation
 from odradek.wire.errors import KafkaError
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.node import ApiParts
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.decisions import Decisions
     from odradek.coordinator.cluster.view import ClusterView, QuotaEntity
     from odradek.wire.work import Work
 
@@ -102,7 +102,7 @@ class AlterClientQuotas:
 
     def __init__(
         self,
-        machine: ClusterMachine,
+        machine: Decisions,
         work: WorkQueue,
         lookups: WorkQueue,
         is_address: IsAddress,

@@ -29,7 +29,7 @@ from odradek.wire.messages.create_partitions import (
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.decisions import Decisions
     from odradek.coordinator.security.client_meters import MutationCharge
     from odradek.wire.work import Work
 
@@ -43,7 +43,7 @@ _WITHOUT_MESSAGE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHOR
 class CreatePartitions:
     """The handler."""
 
-    def __init__(self, machine: ClusterMachine, work: WorkQueue, quotas: ClientQuotas | None = None) -> None:
+    def __init__(self, machine: Decisions, work: WorkQueue, quotas: ClientQuotas | None = None) -> None:
         self._quotas = quotas or ClientQuotas()
         self._machine = machine
         self._work = work

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.node import ApiParts
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.decisions import Decisions
     from odradek.coordinator.cluster.view import TopicView
     from odradek.coordinator.security.client_meters import MutationCharge
     from odradek.wire.work import Work
@@ -63,7 +63,7 @@ class CreateTopics:
 
     def __init__(
         self,
-        machine: ClusterMachine,
+        machine: Decisions,
         work: WorkQueue,
         describe_configs: DescribeTopicConfigs,
         quotas: ClientQuotas | None = None,

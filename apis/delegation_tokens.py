@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
     from odradek.apis.node import ApiParts, Forward
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster.machine import ClusterMachine, Draft
+    from odradek.coordinator.cluster.decisions import Decisions
+    from odradek.coordinator.cluster.draft import Draft
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.wire.work import Work
 
@@ -72,7 +73,7 @@ class TokenParts:
     protocols: Mapping[str, str]
     """The security protocol of each listener that is not PLAINTEXT."""
     current_view: Callable[[], ClusterView]
-    machine: ClusterMachine | None
+    machine: Decisions | None
     """None: the controllers change tokens."""
     work: WorkQueue
     forwarding: Forward | None

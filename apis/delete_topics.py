@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from odradek.apis.node import ApiParts
     from odradek.apis.refusals import Item
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.decisions import Decisions
     from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
@@ -52,7 +52,7 @@ class DeleteTopics:
 
     def __init__(
         self,
-        machine: ClusterMachine,
+        machine: Decisions,
         work: WorkQueue,
         announce: Callable[[Iterable[str]], None],
         *,

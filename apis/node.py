@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from odradek.apis.turn import Timers, Turn, WorkQueue
     from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.cluster.control_plane import ControlPlane
-    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.decisions import Decisions
     from odradek.coordinator.cluster.topics import NewTopic
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.storage.directories.store import LogStore
@@ -98,7 +98,7 @@ class NodeParts:
 
     node_id: int
     plane: ControlPlane
-    """Where `forward` is None it is the `ClusterMachine`, which decides."""
+    """Where `forward` is None it makes the `Decisions`."""
     store: LogStore
     leadership: Leadership
     groups: Groups
@@ -152,11 +152,11 @@ class NodeParts:
     """Has a function called with each new view of the cluster and what is different in it."""
 
     @property
-    def machine(self) -> ClusterMachine:
+    def machine(self) -> Decisions:
         """The plane of a node alone, which decides."""
-        from odradek.coordinator.cluster.machine import ClusterMachine
+        from odradek.coordinator.cluster.decisions import Decisions
 
-        assert isinstance(self.plane, ClusterMachine)
+        assert isinstance(self.plane, Decisions)
         return self.plane
 
     @property

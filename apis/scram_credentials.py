@@ -16,7 +16,7 @@ from odradek.apis.access import on_cluster
 from odradek.apis.api import WorkResponse
 from odradek.apis.declaration import Api, Forwarding
 from odradek.apis.refusals import Refusal
-from odradek.coordinator.cluster.machine import at_once
+from odradek.coordinator.cluster.draft import at_once
 from odradek.coordinator.security.scram_users import Deletion, Upsertion
 from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.refusals import Item
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.decisions import Decisions
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.coordinator.security.scram_users import ScramCredential
     from odradek.wire.work import Work
@@ -77,7 +77,7 @@ def _described(
 class AlterUserScramCredentials:
     """The handler of a node alone."""
 
-    def __init__(self, machine: ClusterMachine, work: WorkQueue) -> None:
+    def __init__(self, machine: Decisions, work: WorkQueue) -> None:
         self._machine = machine
         self._work = work
 

@@ -39,7 +39,7 @@ from odradek.wire.messages.update_features import (
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.decisions import Decisions
     from odradek.wire.work import Work
 
 LAST_VERSION_WITH_RESULTS = 1
@@ -49,7 +49,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 class UpdateFeatures:
     """The handler."""
 
-    def __init__(self, node_id: int, machine: ClusterMachine, work: WorkQueue) -> None:
+    def __init__(self, node_id: int, machine: Decisions, work: WorkQueue) -> None:
         self._node_id = node_id
         self._machine = machine
         self._work = work

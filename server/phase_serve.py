@@ -411,11 +411,11 @@ def _start_background(serving: Serving, upkeep: Upkeep, ending: AsyncExitStack) 
 
 def _sweep_tokens(opened: Opened, ending: AsyncExitStack) -> None:
     """In a cluster the controllers do it."""
-    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.decisions import Decisions
     from odradek.server.security.tokens import TokenSweep
 
     node, schedule = opened.bound.node, opened.schedule
-    assert isinstance(opened.plane, ClusterMachine)
+    assert isinstance(opened.plane, Decisions)
     interval_ms = node.config.values["delegation.token.expiry.check.interval.ms"]
     sweep = TokenSweep(opened.plane, schedule.changes, schedule.timers, node.now_ms, interval_ms)
     ending.callback(sweep.stop)

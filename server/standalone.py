@@ -90,7 +90,8 @@ def _load(bound: Bound, metadata: SqliteMetadataStore) -> ClusterMachine:
 
 
 def _new_machine(bound: Bound, metadata: SqliteMetadataStore) -> ClusterMachine:
-    from odradek.coordinator.cluster.machine import ClusterMachine, TopicDefaults
+    from odradek.coordinator.cluster.changes import TopicDefaults
+    from odradek.coordinator.cluster.machine import ClusterMachine
 
     config, live = bound.node.config, bound.reconfiguration.live
     return ClusterMachine(
@@ -144,7 +145,7 @@ def _add_first_users(config: BrokerConfig, machine: ClusterMachine) -> None:
     """Users of the environment that the cluster does not have yet."""
     if not config.first_users:
         return
-    from odradek.coordinator.cluster.machine import at_once
+    from odradek.coordinator.cluster.draft import at_once
     from odradek.server.security.users import missing_credentials
     from odradek.wire.scram import MECHANISM_NAMES
 

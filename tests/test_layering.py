@@ -43,7 +43,7 @@ MAY_IMPORT = {
 }
 STORIES_MAY_IMPORT = {
     "coordinator.cluster": {"coordinator.security"},
-    "coordinator.controller": {"coordinator.cluster"},
+    "coordinator.controller": {"coordinator.cluster", "coordinator.security"},
     "coordinator.kraft": set(),
     "coordinator.groups.epochs": {"coordinator.cluster", "coordinator.groups"},
     "coordinator.groups": {"coordinator.cluster", "coordinator.groups.epochs"},

@@ -15,8 +15,8 @@ from compat_tests.differential.harness import (
     served_versions,
     side_of,
 )
+from odradek.coordinator.cluster.changes import MIN_INSYNC_REPLICAS
 from odradek.coordinator.cluster.features import ELIGIBLE_LEADERS_VERSION
-from odradek.coordinator.cluster.machine import MIN_INSYNC_REPLICAS
 from odradek.wire.compression import Compression
 from odradek.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest

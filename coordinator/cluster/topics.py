@@ -1,4 +1,4 @@
-"""Rules for topics that need no state: legal names, name collisions, where replicas go.
+"""Rules for topics that need no state: legal names, name collisions, assigned replicas.
 
 Rules and error codes are those of Kafka's Topic.java and ReplicationControlManager.java; the words are ours.
 """
@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from odradek.coordinator.cluster.placement import Candidates, place_replicas
 from odradek.wire.errors import ErrorCode, KafkaError
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -95,43 +96,16 @@ def collision_key(name: str) -> str:
     return name.replace(".", "_")
 
 
-def place_replicas(
-    brokers: Sequence[int], first_partition: int, partition_count: int, replication_factor: int
-) -> list[tuple[int, ...]]:
-    """Spread replicas round the brokers: leaders in turn, followers at a shift that grows with each round.
-
-    `brokers` are the ids of those that are alive and take replicas, in a stable order. Refuses with
-    INVALID_REPLICATION_FACTOR.
-    """
-    count = len(brokers)
-    if not count:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {replication_factor} time(s): no broker is alive that has a "
-            "log directory which is not cordoned.",
-        )
-    if replication_factor > count:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Replication factor {replication_factor} is more than the {count} broker(s) that are alive.",
-        )
-    placed = []
-    for partition in range(first_partition, first_partition + partition_count):
-        shift = partition // count
-        followers = (
-            brokers[(partition + 1 + (shift + replica) % max(count - 1, 1)) % count]
-            for replica in range(replication_factor - 1)
-        )
-        placed.append((brokers[partition % count], *followers))
-    return placed
-
-
 def replicas_of_new_topic(
-    topic: NewTopic, brokers: Sequence[int], default_partition_count: int, default_replication_factor: int
+    topic: NewTopic,
+    topic_id: bytes,
+    candidates: Candidates,
+    default_partition_count: int,
+    default_replication_factor: int,
 ) -> list[tuple[int, ...]]:
     """The replicas of each partition of a topic to create, or the refusal that Kafka gives."""
     if topic.assignments:
-        return _manual_replicas(topic, brokers)
+        return _manual_replicas(topic, candidates.assignable)
     partition_count, replication_factor = topic.partition_count, topic.replication_factor
     if replication_factor < -1 or replication_factor == 0:
         raise KafkaError(
@@ -148,7 +122,7 @@ def replicas_of_new_topic(
     if replication_factor == -1:
         replication_factor = default_replication_factor
     check_partition_budget(partition_count)
-    return place_replicas(brokers, 0, partition_count, replication_factor)
+    return place_replicas(candidates.usable, topic_id, 0, partition_count, replication_factor)
 
 
 def check_partition_budget(partition_count: int) -> None:

@@ -22,7 +22,8 @@ from odradek.wire.scram import ITERATIONS_MIN, salted_password
 if TYPE_CHECKING:
     from odradek.apis.turn import Timers, WorkQueue
     from odradek.config.broker_config import BrokerConfig
-    from odradek.coordinator.cluster.machine import ClusterMachine, Draft
+    from odradek.coordinator.cluster.decisions import Decisions
+    from odradek.coordinator.cluster.draft import Draft
     from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.broker")
@@ -93,7 +94,7 @@ class TokenSweep:
 
     def __init__(
         self,
-        machine: ClusterMachine,
+        machine: Decisions,
         changes: WorkQueue,
         timers: Timers,
         now_ms: Callable[[], int],

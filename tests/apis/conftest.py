@@ -25,11 +25,8 @@ from odradek.config.options import (
     topic_defaults,
     topic_values,
 )
-from odradek.coordinator.cluster.machine import (
-    ClusterMachine,
-    ConfigChange,
-    TopicDefaults,
-)
+from odradek.coordinator.cluster.changes import ConfigChange, TopicDefaults
+from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.coordinator.cluster.producer_ids import ProducerIds
 from odradek.coordinator.cluster.publishing import NodeLogs
 from odradek.coordinator.cluster.topics import (

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from odradek.apis import api_versions as versions
+from odradek.coordinator.cluster.changes import ClientMetricsOwner
 from odradek.coordinator.cluster.features import NODE_FEATURES, Feature
-from odradek.coordinator.cluster.machine import ClientMetricsOwner
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.api_versions import ApiVersionsRequest

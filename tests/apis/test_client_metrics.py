@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from odradek.coordinator.client_metrics.clients import ClientMetrics
-from odradek.coordinator.cluster.machine import ClientMetricsOwner
+from odradek.coordinator.cluster.changes import ClientMetricsOwner
 from odradek.wire.compression import compress
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.api_versions import ApiVersionsRequest

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from odradek.coordinator.cluster.machine import ClientMetricsOwner, GroupOwner
+from odradek.coordinator.cluster.changes import ClientMetricsOwner, GroupOwner
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest

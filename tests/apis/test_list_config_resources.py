@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.coordinator.cluster.machine import ClientMetricsOwner, GroupOwner
+from odradek.coordinator.cluster.changes import ClientMetricsOwner, GroupOwner
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.list_config_resources import ListConfigResourcesRequest
 

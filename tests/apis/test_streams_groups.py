@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from odradek.apis import operations
-from odradek.coordinator.cluster.machine import GroupOwner
+from odradek.coordinator.cluster.changes import GroupOwner
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest

@@ -5,18 +5,12 @@ from typing import Any
 
 import pytest
 
-from odradek.coordinator.cluster.machine import (
-    ClusterMachine,
-    ConfigChange,
-    GroupOwner,
-    Row,
-    TopicDefaults,
-)
+from odradek.coordinator.cluster.changes import ConfigChange, GroupOwner, TopicDefaults
+from odradek.coordinator.cluster.machine import ClusterMachine, Row
 from odradek.coordinator.cluster.publishing import NodeLogs
 from odradek.coordinator.cluster.topics import (
     NewPartitions,
     NewTopic,
-    place_replicas,
 )
 from odradek.coordinator.cluster.view import (
     Broker,
@@ -279,14 +273,6 @@ def test_brokers_that_take_no_replicas_get_none(store):
     cordoned.clear()
     assert codes(machine.create_partitions([growth])) == ["NONE"]
     assert machine.view.leader_of("t", 3) == 1
-
-
-def test_replicas_are_spread_and_never_doubled():
-    placed = place_replicas([1, 2, 3, 4], 0, 24, 3)
-    assert all(len(set(replicas)) == 3 for replicas in placed)
-    for position in range(3):
-        leaders = [replicas[position] for replicas in placed]
-        assert {leaders.count(broker) for broker in (1, 2, 3, 4)} == {6}
 
 
 # Configuration, producer ids, features

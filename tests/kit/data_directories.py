@@ -1,8 +1,6 @@
 """A data directory as a clean stop leaves it."""
 
-from odradek.coordinator.cluster.machine import (
-    ClusterMachine,
-)
+from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.cluster.view import Broker
 from odradek.server.metadata.meta_properties import claim_directories

@@ -8,9 +8,7 @@ import shutil
 import pytest
 
 from odradek.commands import main as cli
-from odradek.coordinator.cluster.machine import (
-    Row,
-)
+from odradek.coordinator.cluster.machine import Row
 from odradek.offline.check import CannotCheck, check
 from odradek.server.cluster.member_directories import claim_member_directories
 from odradek.server.metadata.meta_properties import claim_directories

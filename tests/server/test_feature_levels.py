@@ -7,11 +7,7 @@ import pytest
 
 from odradek.config.broker_config import ConfigError, load
 from odradek.coordinator.cluster.features import FEATURES, first_levels
-from odradek.coordinator.cluster.machine import (
-    CLUSTER,
-    FEATURE,
-    Row,
-)
+from odradek.coordinator.cluster.machine import CLUSTER, FEATURE, Row
 from odradek.server.broker import BrokerServer
 from odradek.server.metadata.feature_levels import read_levels
 from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore

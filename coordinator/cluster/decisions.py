@@ -250,6 +250,10 @@ class Decisions(ABC):
     ) -> PartitionView:
         """A partition on these brokers. `without_leader` is the refusal where none of them may lead."""
 
+    @abstractmethod
+    def _check_node(self, node_id: int) -> None:
+        """Refuse settings of a node that nobody knows (BROKER_ID_NOT_REGISTERED)."""
+
     @contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
         assert not self._is_changing, "one change of topics at a time"
@@ -322,6 +326,8 @@ class Decisions(ABC):
                 check_min_insync_replicas(change, before, after)
             if CORDONED_LOG_DIRS in change.names:
                 check_cordons_are_known(draft.features)
+            if owner is not None:
+                self._check_node(owner)
             draft.configure_broker(owner, before, after, change.names)
 
     def _change_topic_configs(self, name: str, change: ConfigChange, draft: Draft) -> None:

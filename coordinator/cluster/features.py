@@ -225,7 +225,7 @@ _FETCH_SINCE = ((7, 13), (9, 14), (10, 15), (19, 16), (21, 17), (27, 18))
 _LIST_OFFSETS_SINCE = ((7, 7), (9, 8), (21, 9), (25, 10), (29, 11))
 _PARTITION_RECORD_SINCE = ((7, 0), (17, 1), (23, 2))
 _REGISTER_BROKER_SINCE = ((7, 1), (8, 2), (17, 3), (30, 4))
-_ELIGIBLE_LEADERS_SINCE = 23
+ELIGIBLE_LEADERS_SINCE = 23
 _STABLE_LEADER_EPOCH_SINCE = 12
 """Since then a smaller ISR keeps its leader epoch (KAFKA-15021)."""
 
@@ -240,7 +240,7 @@ def broker_gates(metadata_version: int) -> BrokerGates:
         partition_record_version=_since(_PARTITION_RECORD_SINCE, metadata_version),
         register_broker_record_version=_since(_REGISTER_BROKER_SINCE, metadata_version),
         has_directories=metadata_version >= DIRECTORIES_SINCE,
-        has_eligible_leaders=metadata_version >= _ELIGIBLE_LEADERS_SINCE,
+        has_eligible_leaders=metadata_version >= ELIGIBLE_LEADERS_SINCE,
         bumps_leader_epoch_on_shrink=metadata_version < _STABLE_LEADER_EPOCH_SINCE,
     )
 

@@ -255,6 +255,9 @@ class ClusterMachine(Decisions):
     ) -> PartitionView:
         return PartitionView(index, leader=replicas[0], leader_epoch=0, replicas=replicas, isr=replicas)
 
+    def _check_node(self, node_id: int) -> None:
+        """None is unknown: a node takes requests for its own settings alone."""
+
 
 # --- Rows ---
 # topic: name -> id as hex. partition: name/index -> "leader leader_epoch replicas isr".

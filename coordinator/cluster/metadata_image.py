@@ -98,6 +98,19 @@ class Publication(NamedTuple):
     """Differences from the view before."""
 
 
+class ImageState(NamedTuple):
+    """All that the records up to an offset have made. It stays as it is: a snapshot may be made of it while
+    the image goes on."""
+
+    offset: int
+    """Offset of the last record."""
+    view: ClusterView
+    next_producer_id: int
+    """First id that no broker has in a block yet."""
+    controllers: Mapping[int, RegisterControllerRecord]
+    """Registered controllers by their id."""
+
+
 class KeptRecords:
     """Whom to let in, and how much each may do, by key."""
 
@@ -280,6 +293,7 @@ class _Contents:
         self.topics = Topics(node_id, self.configs)
         self.features: Mapping[str, int] = {}
         self.next_producer_id = 0
+        self.controllers: Mapping[int, RegisterControllerRecord] = {}
         self._held: list[MetadataRecord] | None = None
         self._replays = self._handlers()
 
@@ -335,6 +349,7 @@ class _Contents:
             PartitionRecord: topics.add_partition,
             ProducerIdsRecord: self._set_producer_ids,
             RegisterBrokerRecord: brokers.register,
+            RegisterControllerRecord: self._register_controller,
             RemoveAccessControlEntryRecord: kept.remove_entry,
             RemoveDelegationTokenRecord: kept.remove_token,
             RemoveTopicRecord: topics.remove,
@@ -342,6 +357,7 @@ class _Contents:
             TopicRecord: topics.add,
             UnfenceBrokerRecord: brokers.unfence,
             UnregisterBrokerRecord: brokers.unregister,
+            UnregisterControllerRecord: self._unregister_controller,
             UserScramCredentialRecord: kept.set_credential,
             **dict.fromkeys(WITHOUT_EFFECT, _ignore),
         }
@@ -357,6 +373,13 @@ class _Contents:
         if level == 0:
             del features[name]
         self.features = features
+
+    def _register_controller(self, record: RegisterControllerRecord) -> None:
+        self.controllers = {**self.controllers, record.controller_id: record}
+
+    def _unregister_controller(self, record: UnregisterControllerRecord) -> None:
+        others = {key: one for key, one in self.controllers.items() if key != record.controller_id}
+        self.controllers = others
 
     def _set_producer_ids(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
@@ -412,6 +435,12 @@ class MetadataImage:
     def next_producer_id(self) -> int:
         """First id that no broker has in a block yet."""
         return self._contents.next_producer_id
+
+    @property
+    def state(self) -> ImageState:
+        """Right where all that was replayed has been published, or makes no other view."""
+        contents = self._contents
+        return ImageState(self.offset, self.view, contents.next_producer_id, contents.controllers)
 
     @property
     def is_in_transaction(self) -> bool:
@@ -471,15 +500,12 @@ class MetadataImage:
 WITHOUT_EFFECT = (
     LeaderChangeMessage,
     NoOpRecord,
-    RegisterControllerRecord,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
-    UnregisterControllerRecord,
     VotersRecord,
     ZkMigrationStateRecord,
 )
-"""Records without effect here: a follower of the log reads leader and voters itself; the rest is of
-controllers alone."""
+"""Records without effect here: who reads the log reads leader and voters itself."""
 
 
 def _ignore(record: AnyRecord) -> None:

@@ -1,11 +1,14 @@
-"""The cluster machine: what it refuses, what it writes, and that a restart finds the same."""
+"""Both deciders, over rows and over metadata records: what they refuse, what they write, and that a restart
+finds the same."""
 
+import copy
 import itertools
 from typing import Any
 
 import pytest
 
 from odradek.coordinator.cluster.changes import ConfigChange, GroupOwner, TopicDefaults
+from odradek.coordinator.cluster.draft import at_once
 from odradek.coordinator.cluster.machine import ClusterMachine, Row
 from odradek.coordinator.cluster.publishing import NodeLogs
 from odradek.coordinator.cluster.topics import (
@@ -16,8 +19,16 @@ from odradek.coordinator.cluster.view import (
     Broker,
     Endpoint,
 )
+from odradek.coordinator.controller.machine import Controller
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
 from odradek.wire.work import finish
+from tests.coordinator.memory_metadata_log import MemoryMetadataLog
 
 
 class MemoryStore:
@@ -50,28 +61,84 @@ def check_configs(name, configs):
         raise KafkaError(ErrorCode.INVALID_CONFIG, "bad.setting is bad")
 
 
-def machine_over(store: MemoryStore, *brokers: int, **more: Any) -> ClusterMachine:
-    numbers = itertools.count(len(store.held) + 1)
-    machine = ClusterMachine(
-        store,
-        cluster_id="c",
-        new_topic_id=lambda: next(numbers).to_bytes(16, "big"),
-        defaults=TopicDefaults(partition_count=2),
-        check_topic_configs=check_configs,
-        check_broker_configs=check_configs,
-        check_group_configs=check_configs,
-        **more,
-    )
+def machine_over(store: MemoryStore | MemoryMetadataLog, *brokers: int) -> ClusterMachine | Controller:
+    """A machine that has loaded what the store has, and these brokers alone."""
+    brokers = brokers or (1,)
+    settings: dict[str, Any] = {
+        "cluster_id": "c",
+        "defaults": TopicDefaults(partition_count=2),
+        "check_topic_configs": check_configs,
+        "check_broker_configs": check_configs,
+        "check_group_configs": check_configs,
+    }
+    if isinstance(store, MemoryMetadataLog):
+        return controller_over(store, brokers, settings)
+    machine = ClusterMachine(store, new_topic_id=new_ids(len(store.held)), **settings)
     machine.load()
-    for broker in brokers or (1,):
+    for broker in brokers:
         machine.register_broker(
             Broker(broker, {"PLAINTEXT": Endpoint("localhost", 9092)}), is_controller=broker == 1
         )
     return machine
 
 
+def controller_over(log: MemoryMetadataLog, brokers: tuple[int, ...], settings: dict[str, Any]) -> Controller:
+    if not log.end_offset:
+        log.append([FeatureLevelRecord(name="metadata.version", feature_level=33)], 33)
+    controller = Controller(log, node_id=1, new_id=new_ids(log.end_offset), **settings)
+    controller.load()
+    before = controller.view.registrations
+    records = [
+        UnregisterBrokerRecord(broker_id=one, broker_epoch=broker.epoch)
+        for one, broker in before.items()
+        if one not in brokers
+    ]
+    records += [
+        RegisterBrokerRecord(broker_id=one, fenced=False, log_dirs=[directory_of(one)])
+        for one in brokers
+        if one not in before
+    ]
+    add_records(controller, *records)
+    return controller
+
+
+def new_ids(after: int):
+    numbers = itertools.count(after * 1_000 + 1)
+    return lambda: next(numbers).to_bytes(16, "big")
+
+
+def directory_of(node_id: int) -> bytes:
+    return (1_000 + node_id).to_bytes(16, "big")
+
+
+def add_records(controller: Controller, *records) -> None:
+    finish(controller.changing(at_once(lambda draft: draft.add_records(records))))
+
+
+def cordon(machine: ClusterMachine | Controller, *cordoned: int) -> None:
+    """These brokers take no replicas, all others do."""
+    if isinstance(machine, ClusterMachine):
+        machine.publisher.logs.takes_replicas = lambda node_id: node_id not in cordoned
+        return
+    brokers = machine.view.registrations.values()
+    changes = [
+        BrokerRegistrationChangeRecord(
+            broker_id=broker.node_id,
+            broker_epoch=broker.epoch,
+            cordoned_log_dirs=list(broker.directories) if broker.node_id in cordoned else [],
+        )
+        for broker in brokers
+    ]
+    add_records(machine, *changes)
+
+
+@pytest.fixture(params=[MemoryStore, MemoryMetadataLog], ids=["rows", "records"])
+def store(request):
+    return request.param()
+
+
 @pytest.fixture
-def store():
+def rows():
     return MemoryStore()
 
 
@@ -102,7 +169,7 @@ def create(machine, name, *arguments, **options) -> str:
 def test_a_created_topic_is_in_the_view_by_name_and_by_id(machine):
     (result,) = machine.create_topics([NewTopic("t", 3, configs={"retention.ms": "5"})])
     topic = machine.view.topic("t")
-    assert result.topic is topic is machine.view.topic_by_id(topic.topic_id)
+    assert result.topic == topic == machine.view.topic_by_id(topic.topic_id)
     assert [partition.index for partition in topic.partitions] == [0, 1, 2]
     assert machine.view.leader_of("t", 2) == 1
     assert machine.view.partition("t", 0).isr == (1,)
@@ -173,11 +240,11 @@ def test_a_request_may_not_create_too_many_partitions_in_all(machine):
 
 
 def test_validating_only_changes_nothing(machine, store):
-    before, rows = machine.view, dict(store.held)
+    before, held = machine.view, copy.copy(store.held)
     (result,) = machine.create_topics([NewTopic("t", 4)], validate_only=True)
     assert len(result.topic.partitions) == 4
     assert machine.view is before
-    assert store.held == rows
+    assert store.held == held
     assert create(machine, "t") == "NONE"
 
 
@@ -204,20 +271,23 @@ def test_a_topic_made_anew_has_a_new_id_and_frees_its_name(machine, store):
     assert create(machine, "a_b") == "INVALID_TOPIC_EXCEPTION"
     assert codes(machine.delete_topics(["a.b", "none"])) == ["NONE", "UNKNOWN_TOPIC_OR_PARTITION"]
     assert machine.view.topic_by_id(old.topic_id) is None
-    assert store.held == {("deletion", old.topic_id.hex()): "a.b"}
+    if isinstance(store, MemoryStore):
+        assert store.held == {("deletion", old.topic_id.hex()): "a.b"}
+    assert machine_over(store).view.topics == {}
     assert create(machine, "a_b") == "NONE"
     assert machine.view.topic("a_b").topic_id != old.topic_id
 
 
-def test_a_deletion_is_known_after_a_restart_until_it_is_finished(machine, store):
+def test_a_deletion_is_known_after_a_restart_until_it_is_finished(rows):
+    machine = machine_over(rows)
     create(machine, "events")
     topic_id = machine.view.topic("events").topic_id
     machine.delete_topics(["events"])
-    restarted = machine_over(store)
+    restarted = machine_over(rows)
     assert restarted.deletions == {topic_id: "events"}
     restarted.finish_deletion(topic_id)
     create(restarted, "other")
-    assert machine_over(store).deletions == {}
+    assert machine_over(rows).deletions == {}
 
 
 def test_growing_keeps_what_is_there(store):
@@ -258,19 +328,18 @@ def test_too_much_growth_is_refused_as_a_whole(machine):
 
 
 def test_brokers_that_take_no_replicas_get_none(store):
-    cordoned = {1, 3}
     machine = machine_over(store, 1, 2, 3)
-    machine.publisher.logs.takes_replicas = lambda node_id: node_id not in cordoned
+    cordon(machine, 1, 3)
     assert create(machine, "t", 3) == "NONE"
     assert {partition.leader for partition in machine.view.topic("t").partitions} == {2}
     assert create(machine, "u", 1, 2) == "INVALID_REPLICATION_FACTOR"
-    cordoned.add(2)
+    cordon(machine, 1, 2, 3)
     assert create(machine, "u", 1, 1) == "INVALID_REPLICATION_FACTOR"
     assert codes(machine.create_partitions([NewPartitions("t", 4)])) == ["INVALID_REPLICATION_FACTOR"]
     assert create(machine, "u", assignments=[(0, [3])]) == "INVALID_REPLICA_ASSIGNMENT"
     growth = NewPartitions("t", 4, [[1]])
     assert codes(machine.create_partitions([growth])) == ["INVALID_REPLICA_ASSIGNMENT"]
-    cordoned.clear()
+    cordon(machine)
     assert codes(machine.create_partitions([growth])) == ["NONE"]
     assert machine.view.leader_of("t", 3) == 1
 
@@ -361,10 +430,8 @@ def test_changed_settings_are_applied_after_they_have_been_published(store):
             applied.append((change.configured, change.brokers_configured, machine.view))
             yield None
 
-    machine = ClusterMachine(store, cluster_id="c", new_topic_id=lambda: bytes(16))
+    machine = machine_over(store)
     machine.publisher.logs = Logs()
-    machine.load()
-    machine.register_broker(Broker(1, {}), is_controller=True)
     create(machine, "t", 1)
     set_configs(machine, ("t", {"a": "1"}), (None, {"b": "2"}))
     set_configs(machine, ("t", {"a": "1"}))  # nothing new
@@ -385,11 +452,13 @@ def test_producer_ids_never_come_twice_whatever_crashes(machine, store):
 
 
 def test_feature_levels_raise_the_epoch_and_survive(machine, store):
-    machine.set_features({"group.version": 1, "metadata.version": 30})
-    machine.set_features({"group.version": 0})
+    epochs = []
+    for levels in ({"group.version": 1, "metadata.version": 30}, {"group.version": 0}):
+        machine.set_features(levels)
+        epochs.append(machine.view.features_epoch)
     view = machine_over(store).view
     assert view.features == {"metadata.version": 30} == machine.view.features
-    assert view.features_epoch == machine.view.features_epoch == 2
+    assert epochs[0] < epochs[1] == view.features_epoch
 
 
 ELIGIBLE_LEADERS = "eligible.leader.replicas.version"
@@ -406,7 +475,7 @@ def test_with_eligible_leaders_comes_one_setting_for_all_brokers(store):
     assert [sorted(map(str, owners)) for owners in heard] == [["1", "2", "None"]]
     again = machine_over(store)
     assert again.view.broker_configs == machine.view.broker_configs
-    assert again.view.features == {ELIGIBLE_LEADERS: 1}
+    assert again.view.features[ELIGIBLE_LEADERS] == 1
 
 
 def test_a_setting_for_all_brokers_that_there_is_stays(machine):
@@ -418,10 +487,12 @@ def test_a_setting_for_all_brokers_that_there_is_stays(machine):
 
 
 def test_a_change_of_features_that_fails_changes_no_setting(machine, store):
+    before = machine.view
     store.fails = True
     with pytest.raises(KafkaError):
         machine.set_features({ELIGIBLE_LEADERS: 1})
-    assert (machine.view.features, machine.view.broker_configs) == ({}, {})
+    assert machine.view is before
+    assert ELIGIBLE_LEADERS not in before.features
 
 
 def refusal_of(machine, owner, after, *names):

@@ -68,12 +68,7 @@ class Broker:
 
     @property
     def takes_replicas(self) -> bool:
-<<<<<<< HEAD
-        """Whether the broker has a log directory that is not cordoned; true where directories are not
-        known."""
-=======
         """Whether the broker has a log directory that is not cordoned; true where none are known."""
->>>>>>> ctl-machine
         if not self.directories or self.cordoned_directories is None:
             return True
         return not set(self.directories) <= set(self.cordoned_directories)

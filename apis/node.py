@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -93,10 +94,54 @@ def _any_host(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeParts:
-    """One node, as far as its handlers need it."""
+class DecidingParts(ABC):
+    """The part of a node for requests that change the cluster: of a broker, or of a controller."""
 
     node_id: int
+    now_ms: Callable[[], int]
+    """Milliseconds since 1970."""
+    timers: Timers
+    changes: WorkQueue
+    """Queue for changes of topics and settings, one after the other."""
+    searches: WorkQueue
+    """Queue for long searches, which change nothing."""
+    reads: WorkQueue
+    """Queue for reads from disk, several at once."""
+    forward: Forward | None = None
+    """Sends requests that change the cluster to its controllers."""
+    controller_versions: ControllerVersions | None = None
+    """Which versions of APIs the controllers serve; None where `forward` is."""
+    is_address: Callable[[str], bool] = _no_address
+    """Whether a text is an address; it does not block."""
+    is_host: Callable[[str], bool] = _any_host
+    """Whether a text is an address, or a name that has one here; it may block."""
+    quotas: ClientQuotas = field(default_factory=ClientQuotas)
+    directory_id: bytes = ZERO_UUID
+    """Id of the data directory with the cluster's metadata."""
+    authorizer: Authorizer = ALLOW_ALL
+    """For resources that only a handler knows."""
+    clock_ms: Callable[[], int] = _stopped_clock
+    """Milliseconds that only grow."""
+
+    @property
+    @abstractmethod
+    def machine(self) -> Decisions:
+        """The one that decides, here."""
+
+    @property
+    @abstractmethod
+    def current_view(self) -> Callable[[], ClusterView]:
+        """Returns the newest view of the cluster."""
+
+    @property
+    def has_acls(self) -> bool:
+        return self.authorizer is not ALLOW_ALL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeParts(DecidingParts):
+    """One broker, as far as its handlers need it."""
+
     plane: ControlPlane
     """Where `forward` is None it makes the `Decisions`."""
     store: LogStore
@@ -112,16 +157,7 @@ class NodeParts:
     """Dead letter queues of share groups; made when they are first needed."""
     new_producer_id: Callable[[], int]
     """Returns a new producer id."""
-    now_ms: Callable[[], int]
-    """Milliseconds since 1970."""
     turn: Turn
-    timers: Timers
-    changes: WorkQueue
-    """Queue for changes of topics and settings, one after the other."""
-    searches: WorkQueue
-    """Queue for long searches, which change nothing."""
-    reads: WorkQueue
-    """Queue for reads from disk, several at once."""
     conversions: WorkQueue
     """Queue for batches that have to be compressed or decompressed before they are stored, several at
     once."""
@@ -131,23 +167,8 @@ class NodeParts:
     """Called when a partition is to be moved between data directories."""
     oldest_groups: OldestGroups | None = None
     """Where OffsetCommit 0 and OffsetFetch 0 keep offsets; None: with all others."""
-    forward: Forward | None = None
-    """Sends requests that change the cluster to its controllers."""
-    controller_versions: ControllerVersions | None = None
-    """Which versions of APIs the controllers serve; None where `forward` is."""
-    is_address: Callable[[str], bool] = _no_address
-    """Whether a text is an address; it does not block."""
-    is_host: Callable[[str], bool] = _any_host
-    """Whether a text is an address, or a name that has one here; it may block."""
-    quotas: ClientQuotas = field(default_factory=ClientQuotas)
     client_metrics: Callable[[], ClientMetrics] = field(default_factory=lambda: _one_for_all())
     """The metrics that clients push; made when they are first needed."""
-    directory_id: bytes = ZERO_UUID
-    """Id of the data directory with the cluster's metadata."""
-    authorizer: Authorizer = ALLOW_ALL
-    """For resources that only a handler knows."""
-    clock_ms: Callable[[], int] = _stopped_clock
-    """Milliseconds that only grow."""
     subscribe: Callable[[Callable[[ClusterView, Any], None]], object] = _no_subscription
     """Has a function called with each new view of the cluster and what is different in it."""
 
@@ -158,10 +179,6 @@ class NodeParts:
 
         assert isinstance(self.plane, Decisions)
         return self.plane
-
-    @property
-    def has_acls(self) -> bool:
-        return self.authorizer is not ALLOW_ALL
 
     @property
     def current_view(self) -> Callable[[], ClusterView]:

@@ -116,9 +116,9 @@ MODULES: Mapping[int, str] = RECORDS | GROUPS | TRANSACTIONS | ADMINISTRATION | 
 """API key -> module."""
 
 
-def declared(api_key: int) -> Api:
+def declared(api_key: int, modules: Mapping[int, str] = MODULES) -> Api:
     """The declaration of one of Kafka's APIs, from its module; KeyError for one that is not served."""
-    module = import_module(f"odradek.apis.{MODULES[api_key]}")
+    module = import_module(f"odradek.apis.{modules[api_key]}")
     apis: Iterable[Api] = module.APIS if hasattr(module, "APIS") else (module.API,)
     (found,) = [api for api in apis if api.request.api_key == api_key]
     return found
@@ -127,10 +127,17 @@ def declared(api_key: int) -> Api:
 class Apis(Mapping[int, Served]):
     """Every API by its key, with its handler of one node, which is made when it is first used."""
 
-    def __init__(self, node: NodeParts, settings: ApiSettings, added: Iterable[Api] = ()) -> None:
+    def __init__(
+        self,
+        node: NodeParts,
+        settings: ApiSettings,
+        added: Iterable[Api] = (),
+        modules: Mapping[int, str] = MODULES,
+    ) -> None:
         """`added` are APIs beside those of Kafka; they may also replace one of Kafka's."""
+        self._modules = modules
         self._added = {api.request.api_key: api for api in added}
-        self._versions = {key: versions_of(key) for key in MODULES}
+        self._versions = {key: versions_of(key) for key in modules}
         self._versions |= {key: api.versions for key, api in self._added.items()}
         self._parts = ApiParts(node, settings, self._versions)
         self._served: dict[int, Served] = {}
@@ -138,7 +145,7 @@ class Apis(Mapping[int, Served]):
     def __getitem__(self, api_key: int) -> Served:
         served = self._served.get(api_key)
         if served is None:
-            served = self._serve(self._added.get(api_key) or declared(api_key))
+            served = self._serve(self._added.get(api_key) or declared(api_key, self._modules))
             self._served[api_key] = served
         return served
 

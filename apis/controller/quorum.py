@@ -1,0 +1,156 @@
+"""DescribeQuorum (key 55, versions 0 to 2) and DescribeCluster (60, 0 to 2) of a controller, which is the only
+voter.
+
+AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter are not served: the voters do not change.
+
+Source: KafkaRaftClient.handleDescribeQuorumRequest and ControllerApis.handleDescribeCluster of Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.apis import operations
+from odradek.apis.access import on_cluster
+from odradek.apis.controller.metadata_log import METADATA_TOPIC
+from odradek.apis.controller.parts import ControllerParts, of_controller
+from odradek.apis.declaration import Api
+from odradek.wire.acl_types import Operation
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from odradek.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionQuorumData,
+    ReplicaState,
+    TopicQuorumData,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+
+FIRST_VERSION_WITH_NODES = 2
+CONTROLLER_ENDPOINTS = 2
+
+
+class DescribeQuorum:
+    """The handler."""
+
+    def __init__(self, parts: ControllerParts) -> None:
+        self._parts = parts
+
+    def __call__(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
+        asked = [
+            (one.topic_name, [each.partition_index for each in one.partitions]) for one in request.topics
+        ]
+        if asked != [(METADATA_TOPIC, [0])]:
+            topics = [
+                TopicQuorumData(topic_name=name, partitions=[_unknown(index) for index in indexes])
+                for name, indexes in asked
+            ]
+            return DescribeQuorumResponse(error_code=0, error_message="", topics=topics)
+        topic = TopicQuorumData(topic_name=METADATA_TOPIC, partitions=[self._described(context.now_ms)])
+        response = DescribeQuorumResponse(error_code=0, error_message="", topics=[topic])
+        if context.api_version >= FIRST_VERSION_WITH_NODES:
+            listeners = [
+                Listener(name=one.listener, host=one.host, port=one.port) for one in self._parts.endpoints
+            ]
+            response.nodes = [Node(node_id=self._parts.node_id, listeners=listeners)]
+        return response
+
+    def _described(self, now_ms: int) -> PartitionQuorumData:
+        parts, log = self._parts, self._parts.log
+        voter = ReplicaState(
+            replica_id=parts.node_id,
+            replica_directory_id=log.directory_id,
+            log_end_offset=log.end_offset,
+            last_fetch_timestamp=now_ms,
+            last_caught_up_timestamp=now_ms,
+        )
+        observers = [
+            ReplicaState(
+                replica_id=one.node_id,
+                replica_directory_id=one.directory_id,
+                log_end_offset=one.end_offset,
+                last_fetch_timestamp=one.fetched_ms,
+                last_caught_up_timestamp=one.caught_up_ms,
+            )
+            for one in parts.observers.all(now_ms)
+        ]
+        return PartitionQuorumData(
+            partition_index=0,
+            error_code=0,
+            error_message="",
+            leader_id=parts.node_id,
+            leader_epoch=log.leader_epoch,
+            high_watermark=log.end_offset,
+            current_voters=[voter],
+            observers=observers,
+        )
+
+
+def _unknown(index: int) -> PartitionQuorumData:
+    error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return PartitionQuorumData(
+        partition_index=index,
+        error_code=error.code,
+        error_message=error.message,
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
+        current_voters=[],
+        observers=[],
+    )
+
+
+class DescribeCluster:
+    """The handler: how a node finds the controllers, and the id of their cluster."""
+
+    def __init__(self, parts: ControllerParts) -> None:
+        self._parts = parts
+
+    def __call__(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+        if context.api_version and request.endpoint_type != CONTROLLER_ENDPOINTS:
+            error = KafkaError(
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+                "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type "
+                "BROKER",
+            )
+            return DescribeClusterResponse(
+                error_code=error.code, error_message=error.message, cluster_id="", brokers=[]
+            )
+        by_name = {one.listener: one for one in self._parts.endpoints}
+        endpoint = by_name.get(context.connection.listener_name, self._parts.endpoints[0])
+        node_id = self._parts.node_id
+        return DescribeClusterResponse(
+            error_code=ErrorCode.NONE,
+            endpoint_type=CONTROLLER_ENDPOINTS,
+            cluster_id=self._parts.current_view().cluster_id,
+            controller_id=node_id,
+            brokers=[DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)],
+            cluster_authorized_operations=operations.on_cluster(context)
+            if request.include_cluster_authorized_operations
+            else operations.NOT_ASKED,
+        )
+
+
+APIS = (
+    Api(
+        DescribeQuorumRequest,
+        DescribeQuorumResponse,
+        make=lambda parts: DescribeQuorum(of_controller(parts)),
+        needs=(on_cluster(Operation.DESCRIBE),),
+    ),
+    Api(
+        DescribeClusterRequest,
+        DescribeClusterResponse,
+        make=lambda parts: DescribeCluster(of_controller(parts)),
+        needs=(),
+    ),
+)

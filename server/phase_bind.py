@@ -99,7 +99,7 @@ def lock_store(
     """The last part of `bind`; the directories are this node's."""
     from odradek.server.background.disks import StoreEvents
 
-    live = _live_config(node.config)
+    live = live_config(node.config)
     topics = TopicLookup(live)
     events = StoreEvents(node.now_ms)
     store = _new_store(node.config, topics, events)
@@ -108,7 +108,7 @@ def lock_store(
     return store, events, topics, Reconfiguration(live)
 
 
-def _live_config(config: BrokerConfig) -> LiveConfig[LogConfig]:
+def live_config(config: BrokerConfig) -> LiveConfig[LogConfig]:
     from odradek.storage.config import LogConfig
 
     return LiveConfig(config, LogConfig.from_mapping)

@@ -166,7 +166,7 @@ def _new_connections(opened: Opened, parts: NodeParts, ending: AsyncExitStack) -
 
     node, reconfiguration, publisher = opened.bound.node, opened.bound.reconfiguration, opened.plane.publisher
     live = reconfiguration.live
-    settings = _api_settings(node, live)
+    settings = api_settings(node, live)
     apis = Apis(parts, settings, node.extensions.apis)
     connections = Connections(
         Routes(apis),
@@ -298,7 +298,7 @@ def _node_parts(
     )
 
 
-def _api_settings(node: Node, live: LiveConfig[LogConfig]) -> ApiSettings:
+def api_settings(node: Node, live: LiveConfig[LogConfig]) -> ApiSettings:
     from odradek.apis.node import ApiSettings
 
     config, values = node.config, node.config.values

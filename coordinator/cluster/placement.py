@@ -34,9 +34,9 @@ class Candidates(NamedTuple):
     """Brokers that may be given replicas."""
 
     usable: Sequence[UsableBroker]
-    """Those that get replicas which nobody has assigned, by id."""
+    """Brokers that get replicas which nobody has assigned, by id."""
     assignable: Collection[int]
-    """Those that a request may assign replicas to."""
+    """Ids of brokers that a request may assign replicas to."""
 
 
 def place_replicas(

@@ -100,7 +100,7 @@ class Controller(Decisions):
         self._note_names((), list(image.view.topics.values()))
 
     def changing(self, edit: Callable[[RecordDraft], Work[R]]) -> Work[R]:
-        """As of `Decisions`; the draft takes records of others, too."""
+        """Make a change as `Decisions` does, of a draft that also takes records of others."""
         with self._one_at_a_time():
             draft = self._draft()
             result = yield from edit(draft)

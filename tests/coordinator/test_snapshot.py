@@ -62,7 +62,7 @@ def image_of(*records):
 
 
 def snapshot_of(image, metadata_version=NEWEST):
-    """As a file has it."""
+    """The records, as a file has them."""
     return [through_bytes(record, metadata_version) for record in snapshot_records(image.state)]
 
 

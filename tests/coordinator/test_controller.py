@@ -241,6 +241,17 @@ def test_partitions_of_this_node_are_made_before_the_view_has_them(controller):
     assert made == [(None, [1])]
 
 
+def test_a_request_that_is_given_up_before_it_is_durable_leaves_nothing(controller, log):
+    before, end_offset = controller.view, log.end_offset
+    creating = controller.creating_topics([NewTopic("t", 1)])
+    for _ in range(3):  # its records are on their way
+        next(creating)
+    creating.close()
+    assert (controller.view, log.end_offset) == (before, end_offset)
+    assert [one.error for one in controller.create_topics([NewTopic("t", 1)])] == [None]
+    assert controller.allocate_producer_ids()
+
+
 # Settings and features
 
 

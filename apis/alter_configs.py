@@ -139,7 +139,7 @@ class Altering:
     def change_of(self, resource: Resource) -> ConfigChange:
         """The wanted change of a resource. Refuses with KafkaError(INVALID_REQUEST) what makes no sense."""
         self._check_settings(resource.configs)
-        names = {config.name for config in resource.configs}
+        names = [config.name for config in resource.configs]
         return ConfigChange(self._owner(resource), self._change(resource), names=names)
 
     def _check_settings(self, configs: Sequence[AlterableConfig]) -> None:

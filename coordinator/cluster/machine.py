@@ -246,7 +246,7 @@ class ClusterMachine(Decisions):
         yield from self.publisher.publishing(draft.next_view, change)
 
     def _candidates(self) -> Candidates:
-        """Those that have an uncordoned directory, also for a written assignment, as in Kafka 4.4."""
+        """Brokers with an uncordoned directory, also for a written assignment, as in Kafka 4.4."""
         taking = [one for one in sorted(self.view.brokers) if self.publisher.logs.takes_replicas(one)]
         return Candidates([UsableBroker(one, self.view.brokers[one].rack) for one in taking], taking)
 
@@ -256,7 +256,7 @@ class ClusterMachine(Decisions):
         return PartitionView(index, leader=replicas[0], leader_epoch=0, replicas=replicas, isr=replicas)
 
     def _check_node(self, node_id: int) -> None:
-        """None is unknown: a node takes requests for its own settings alone."""
+        """Accept it: requests for settings of other nodes are refused before."""
 
 
 # --- Rows ---

@@ -13,6 +13,7 @@ Source: StripedReplicaPlacer of Kafka 4.4, which draws lots instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain, cycle
 from typing import NamedTuple, TypeVar
 
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -34,9 +35,9 @@ class Candidates(NamedTuple):
     """Brokers that may be given replicas."""
 
     usable: Sequence[UsableBroker]
-    """Those that get replicas which nobody has assigned, by id."""
+    """Brokers that get replicas which nobody has assigned, by id."""
     assignable: Collection[int]
-    """Those that a request may assign replicas to."""
+    """Ids of brokers that a request may assign replicas to."""
 
 
 def place_replicas(
@@ -128,13 +129,11 @@ class _Stripes:
         leading_rack, leader = next((rack, one) for rack, one in leaders if one is not None)
         placed = [leader]
         # The first time round, the rack of the leader has its replica already.
-        order_of_followers = [rack for rack in order if rack != leading_rack]
+        following = chain((rack for rack in order if rack != leading_rack), cycle(order))
         while len(placed) < replication_factor:
-            for rack in order_of_followers:
-                follower = racks[rack].next(self._turn)
-                if follower is not None and len(placed) < replication_factor:
-                    placed.append(follower)
-            order_of_followers = order
+            follower = racks[next(following)].next(self._turn)
+            if follower is not None:
+                placed.append(follower)
         self._turn += 1
         self._first += 1
         return tuple(placed)

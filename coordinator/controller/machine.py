@@ -25,6 +25,7 @@ from odradek.coordinator.cluster.placement import Candidates, UsableBroker
 from odradek.coordinator.cluster.view import MIGRATING, PartitionView
 from odradek.coordinator.controller.draft import RecordDraft
 from odradek.coordinator.controller.log import MetadataLog
+from odradek.coordinator.controller.record_versions import TRANSACTIONS_SINCE
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.metadata_records import (
     AbortTransactionRecord,
@@ -90,7 +91,8 @@ class Controller(Decisions):
             image.end_batch(batch.last_offset)
         if image.is_in_transaction:
             abort = AbortTransactionRecord(reason="Controller failover")
-            last_offset = self._log.append([abort], self.metadata_version)
+            # The level may be in the transaction; it is one that has transactions.
+            last_offset = self._log.append([abort], TRANSACTIONS_SINCE)
             image.replay(abort)
             image.end_batch(last_offset)
         image.publish()
@@ -98,7 +100,7 @@ class Controller(Decisions):
         self._note_names((), list(image.view.topics.values()))
 
     def changing(self, edit: Callable[[RecordDraft], Work[R]]) -> Work[R]:
-        """As of `Decisions`; the draft takes records of others, too."""
+        """Make a change as `Decisions` does, of a draft that also takes records of others."""
         with self._one_at_a_time():
             draft = self._draft()
             result = yield from edit(draft)

@@ -21,6 +21,7 @@ class MemoryMetadataLog:
     def __init__(self, *control_records: ControlRecord) -> None:
         self.held: list[LoadedBatch] = []
         self.fails = False
+        self._control_records = control_records
         if control_records:
             self._hold(control_records)
 
@@ -58,9 +59,10 @@ class MemoryMetadataLog:
         return self.end_offset - 1
 
     def replace_by_snapshot(self, records, metadata_version):
-        """Forget all batches for a snapshot of them."""
+        """Forget all batches for a snapshot of them, which begins with the control records."""
         kept = [through_bytes(record, metadata_version) for record in records]
-        self.held = [LoadedBatch(kept, self.end_offset - 1, is_snapshot=True)]
+        last_offset = self.end_offset - 1
+        self.held = [LoadedBatch([*self._control_records, *kept], last_offset, is_snapshot=True)]
 
     def _hold(self, records) -> None:
         self.held.append(LoadedBatch(list(records), self.end_offset + len(records) - 1, is_snapshot=False))

@@ -67,6 +67,21 @@ def test_three_replicas_of_three_machines_with_four_workers_each_are_on_three_ma
     assert max(leaders.values()) - min(leaders.values()) <= 2
 
 
+def test_within_a_rack_brokers_take_turns_and_none_is_left_out():
+    brokers = racked(*[rack for rack in "abc" for _ in range(4)])
+    for topic_id in (number.to_bytes(16, "big") for number in range(20)):
+        round_of_leaders = placed(brokers, 12, 2, topic_id)
+        assert set(Counter(node_id for one in round_of_leaders for node_id in one).values()) == {2}
+
+
+def test_a_rack_moves_on_only_when_it_gets_a_replica():
+    brokers = racked("a", "b", "b", "b", "c")
+    for topic_id in (number.to_bytes(16, "big") for number in range(20)):
+        # Until all brokers have led, when lots are drawn anew.
+        of_b = [node_id for one in placed(brokers, 5, 2, topic_id) for node_id in one if node_id in (1, 2, 3)]
+        assert of_b == [(of_b[0] - 1 + turn) % 3 + 1 for turn in range(len(of_b))]
+
+
 def test_a_fenced_broker_gets_replicas_only_when_its_rack_has_no_other():
     brokers = [UsableBroker(1, "a"), UsableBroker(2, "a", is_fenced=True), UsableBroker(3, "b")]
     assert all(2 not in one for one in placed(brokers, 20, 2))

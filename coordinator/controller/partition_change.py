@@ -189,7 +189,9 @@ class PartitionChangeBuilder:
             return
         if leader in self._elr:
             self.isr = (leader,)
-            self._elr = tuple(replica for replica in self._elr if replica != leader)
+            # A leader alone commits by itself where that is enough: the others miss what comes.
+            is_enough = self.rules.min_isr <= 1
+            self._elr = () if is_enough else tuple(one for one in self._elr if one != leader)
         record.leader = leader
         if is_unclean:
             record.isr = [leader]

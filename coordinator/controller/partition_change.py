@@ -222,7 +222,7 @@ class PartitionChangeBuilder:
 
     def _is_acceptable(self, replica: int) -> bool:
         partition = self.partition
-        return replica in partition.replicas and self.may_lead(replica, partition.directory_of(replica))
+        return replica in partition.replicas and self.may_lead(replica, self._directory_of(replica))
 
 
 def _is_no_op(record: PartitionChangeRecord) -> bool:

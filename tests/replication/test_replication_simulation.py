@@ -488,7 +488,7 @@ FOUND_BY = {
     all_partitions_fail_with_one: 0,
     is_fenced_for_ever: 6,
     counts_a_diverging_fetch: 9,
-    counts_a_failed_fetch: 114,
+    counts_a_failed_fetch: 1641,
     does_not_wait_for_who_is_being_added: 1,
     does_not_wait_for_who_is_being_removed: 0,
     commits_under_min_isr: 4,

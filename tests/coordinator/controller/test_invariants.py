@@ -192,7 +192,7 @@ STEPS = st.one_of(
     st.tuples(st.just(Driven.register), BROKER, st.booleans()),
     st.tuples(st.just(Driven.beat), BROKER, st.just(False), st.just(False), st.just([])),
     st.tuples(st.just(Driven.beat), BROKER, st.booleans(), st.booleans(), st.lists(DISK, max_size=1)),
-    st.tuples(st.just(Driven.wait), st.integers(0, SESSION_MS + 1)),
+    st.tuples(st.just(Driven.wait), st.sampled_from((1_000, SESSION_MS + 1))),
     st.tuples(st.just(Driven.die), BROKER),
     st.tuples(st.just(Driven.unregister), BROKER),
     st.tuples(st.just(Driven.alter), INDEX, SOME),

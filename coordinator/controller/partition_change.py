@@ -189,7 +189,9 @@ class PartitionChangeBuilder:
             return
         if leader in self._elr:
             self.isr = (leader,)
-            self._elr = tuple(replica for replica in self._elr if replica != leader)
+            # A leader alone commits by itself where that is enough: the others miss what comes.
+            is_enough = self.rules.min_isr <= 1
+            self._elr = () if is_enough else tuple(one for one in self._elr if one != leader)
         record.leader = leader
         if is_unclean:
             record.isr = [leader]
@@ -220,7 +222,7 @@ class PartitionChangeBuilder:
 
     def _is_acceptable(self, replica: int) -> bool:
         partition = self.partition
-        return replica in partition.replicas and self.may_lead(replica, partition.directory_of(replica))
+        return replica in partition.replicas and self.may_lead(replica, self._directory_of(replica))
 
 
 def _is_no_op(record: PartitionChangeRecord) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from odradek.coordinator.cluster.features import ELIGIBLE_LEADERS_VERSION, METADATA_VERSION
 from odradek.coordinator.cluster.metadata_image import MetadataImage
-from odradek.coordinator.cluster.view import PartitionView
+from odradek.coordinator.cluster.view import RECOVERING, PartitionView
 from odradek.coordinator.controller.batch import PartitionDefaults
 from odradek.coordinator.controller.broker_sessions import BrokerSessions
 from odradek.coordinator.controller.brokers import fence_expired, heartbeat, register_broker
@@ -141,7 +141,8 @@ class Controller:
     def _tell(self, key, before: PartitionView, after: PartitionView) -> None:
         if after.leader not in (before.leader, NO_LEADER):
             members = {*before.isr, *before.elr}
-            is_unclean = after.leader not in members
+            # Who has come into the ISR and leads at once, by the end of a reassignment, has everything.
+            is_unclean = after.leader not in members and after.leader_recovery_state == RECOVERING
             self.world.elected(key, after.leader, after.leader_epoch, is_unclean, members)
         self.world.changed(key, set(after.isr) - set(before.isr))
 

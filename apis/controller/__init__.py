@@ -2,6 +2,6 @@
 requests of clients.
 
 In reading order: `parts.py` (the parts of a controller), `deciding.py` (a decision becomes records, then the
-response), `brokers.py`, `partitions.py`, `producer_ids.py`, `metadata_log.py` (readers of the log), `quorum.py`,
-`envelope.py`, `table.py` (the APIs that are served).
+response), `brokers.py`, `partitions.py`, `producer_ids.py`, `metadata_log.py` (readers of the log),
+`quorum.py`, `envelope.py`, `table.py` (the APIs that are served).
 """

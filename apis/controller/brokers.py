@@ -1,5 +1,5 @@
-"""BrokerRegistration (key 62, versions 0 to 4), BrokerHeartbeat (63, 0 to 2) and UnregisterBroker (64, 0): the
-brokers of a cluster.
+"""BrokerRegistration (key 62, versions 0 to 4), BrokerHeartbeat (63, 0 to 2) and UnregisterBroker (64, 0):
+the brokers of a cluster.
 
 Source: ControllerApis of Kafka 4.4.
 """

@@ -69,6 +69,6 @@ class Deciding:
 
     def _refused(self, request: Any, context: RequestContext, error: KafkaError) -> Any:
         response = self._refuse(request, context.api_version, error.code)
-        if hasattr(response, "error_message") and response.error_message is None:
+        if hasattr(response, "error_message"):
             response.error_message = error.message
         return response

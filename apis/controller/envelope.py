@@ -152,9 +152,8 @@ def _address(data: Buffer) -> str:
 def _wrapped(response: Any, header: RequestHeader) -> EnvelopeResponse:
     if response is None:  # a fault of the handler, which has closed the connection
         return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-    frame = b"".join(
-        bytes(part) for part in response_parts(response, header.api_version, header.correlation_id)
-    )
+    parts = response_parts(response, header.api_version, header.correlation_id)
+    frame = b"".join(bytes(part) for part in parts)
     return EnvelopeResponse(response_data=frame[4:], error_code=ErrorCode.NONE)
 
 

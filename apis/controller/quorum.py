@@ -1,5 +1,5 @@
-"""DescribeQuorum (key 55, versions 0 to 2) and DescribeCluster (60, 0 to 2) of a controller, which is the only
-voter.
+"""DescribeQuorum (key 55, versions 0 to 2) and DescribeCluster (60, 0 to 2) of a controller, which is the
+only voter.
 
 AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter are not served: the voters do not change.
 

@@ -55,6 +55,7 @@ class Controlling:
     schedule: Schedule
     controller: Controller
     connections: Connections
+    watching: Watching
 
 
 def serve_controller(node: Node, log: ControllersLog, cluster_id: str, ending: AsyncExitStack) -> Controlling:
@@ -135,7 +136,12 @@ def serve_controller(node: Node, log: ControllersLog, cluster_id: str, ending: A
     ending.callback(ports.close)
     ports.serve(connections)
     return Controlling(
-        node=node, ports=ports, schedule=schedule, controller=controller, connections=connections
+        node=node,
+        ports=ports,
+        schedule=schedule,
+        controller=controller,
+        connections=connections,
+        watching=watching,
     )
 
 

@@ -72,6 +72,11 @@ class Watching:
         for task in list(self._knocking):
             task.cancel()
 
+    @property
+    def is_knocking(self) -> bool:
+        """Whether it is looking whether brokers are there."""
+        return bool(self._knocking)
+
     # Sessions
 
     def sessions_changed(self) -> None:

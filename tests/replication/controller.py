@@ -164,7 +164,8 @@ class Controller:
         try:
             decision = register_broker(*place)
         except KafkaError as error:
-            assert error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+            if error.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                raise
             return None
         self.append(decision.records)
         return decision.response.broker_epoch

@@ -74,7 +74,9 @@ class MemoryControllersLog:
         if metadata_version is None:
             pairs = [encode_control_record(one) for one in records]
         else:
-            pairs = [(None, encode_metadata_record(one, version_of(one, metadata_version))) for one in records]
+            pairs = [
+                (None, encode_metadata_record(one, version_of(one, metadata_version))) for one in records
+            ]
         rows = [Record(first + number, now_ms, *pair) for number, pair in enumerate(pairs)]
         batch = build_batch(rows, leader_epoch=EPOCH, control=metadata_version is None)
         self._batches.append(bytes(batch))

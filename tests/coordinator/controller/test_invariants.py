@@ -62,8 +62,8 @@ class Driven:
                 log_dirs=[disk(broker), disk(broker, 1)],
             )
         except KafkaError as error:
-            assert known is not None
-            assert error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+            if known is None or error.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                raise
 
     def beat(self, broker, wants_fence, wants_shutdown, failed) -> None:
         if broker in self.cluster.view.registrations:

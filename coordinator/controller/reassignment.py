@@ -4,8 +4,8 @@ A reassignment makes the new replicas part of the assignment, after which they c
 sync, with the next change of the partition, the replicas to be removed go (`partition_change.py`). It can be
 replaced by another one, or be cancelled: the replicas are then those before it.
 
-Difference from Kafka: a new reassignment says anew what is added and removed. Kafka keeps former additions and
-removals where the new request has none of its own: it never completes a reassignment back to the first
+Difference from Kafka: a new reassignment says anew what is added and removed. Kafka keeps former additions
+and removals where the new request has none of its own: it never completes a reassignment back to the first
 replicas, and removes a replica that the new request keeps.
 
 Source: ReplicationControlManager (alterPartitionReassignments, listPartitionReassignments),

@@ -164,7 +164,8 @@ class Controller:
         try:
             decision = register_broker(*place)
         except KafkaError as error:
-            assert error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+            if error.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                raise
             return None
         self.append(decision.records)
         return decision.response.broker_epoch
@@ -181,7 +182,8 @@ class Controller:
         try:
             found = heartbeat(self.view, self.defaults, self.sessions, request, self.world.now_ms)
         except KafkaError as error:
-            assert error.code is ErrorCode.STALE_BROKER_EPOCH
+            if error.code is not ErrorCode.STALE_BROKER_EPOCH:
+                raise
             return None
         self.append(found.records)
         if found.shutting_down is not None:

@@ -115,8 +115,9 @@ class PartitionView(NamedTuple):
 
     def directory_of(self, node_id: int) -> bytes:
         """Id of the directory of a broker's replica. MIGRATING: not known, or there is no such replica."""
-        homes = zip(self.replicas, self.directories, strict=False)
-        return next((directory for replica, directory in homes if replica == node_id), MIGRATING)
+        if not self.directories or node_id not in self.replicas:
+            return MIGRATING
+        return self.directories[self.replicas.index(node_id)]
 
 
 @dataclass(frozen=True, slots=True)

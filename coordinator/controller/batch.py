@@ -19,7 +19,7 @@ from odradek.coordinator.controller.partition_change import (
     TopicRules,
 )
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.messages.metadata_records import MetadataRecord
+from odradek.wire.messages.metadata_records import MetadataRecord, PartitionChangeRecord
 
 Response = TypeVar("Response", covariant=True)
 
@@ -50,12 +50,23 @@ class Place(NamedTuple):
     partition: PartitionView
 
 
+class _Change(NamedTuple):
+    """A change of a partition, which few decisions look at again."""
+
+    before: PartitionView
+    record: PartitionChangeRecord
+
+    @property
+    def after(self) -> PartitionView:
+        return changed_partition(self.before, self.record)
+
+
 class Batch:
     def __init__(self, view: ClusterView, defaults: PartitionDefaults) -> None:
         self.view = view
         self.records: list[MetadataRecord] = []
         self._defaults = defaults
-        self._changed: dict[tuple[bytes, int], PartitionView] = {}
+        self._changed: dict[tuple[bytes, int], _Change] = {}
         self._rules: dict[bytes, TopicRules] = {}
 
     @property
@@ -94,16 +105,18 @@ class Batch:
     def partition(self, topic: TopicView, index: int) -> PartitionView | None:
         if not 0 <= index < len(topic.partitions):
             return None
-        return self._changed.get((topic.topic_id, index), topic.partitions[index])
+        change = self._changed.get((topic.topic_id, index))
+        return topic.partitions[index] if change is None else change.after
 
     def places(self, is_wanted: Callable[[PartitionView], bool]) -> Iterator[Place]:
         """All partitions that are so. A partition may change before the next one is taken."""
         changed = self._changed
         for topic in self.view.topics.values():
             for partition in topic.partitions:
-                now = changed.get((topic.topic_id, partition.index), partition) if changed else partition
-                if is_wanted(now):
-                    yield Place(topic, now)
+                if changed and (topic.topic_id, partition.index) in changed:
+                    partition = changed[topic.topic_id, partition.index].after
+                if is_wanted(partition):
+                    yield Place(topic, partition)
 
     def builder(self, place: Place, may_lead: MayLead | None = None) -> PartitionChangeBuilder:
         """A change of this partition."""
@@ -112,15 +125,14 @@ class Batch:
             place.partition, rules, may_lead or self.may_lead, self._default_directory
         )
 
-    def change(self, builder: PartitionChangeBuilder) -> PartitionView | None:
-        """The partition after the change, whose record is added; None: nothing changes."""
+    def change(self, builder: PartitionChangeBuilder) -> bool:
+        """Add the record of the change; whether anything changes."""
         record = builder.build()
         if record is None:
-            return None
+            return False
         self.records.append(record)
-        after = changed_partition(builder.partition, record)
-        self._changed[record.topic_id, record.partition_id] = after
-        return after
+        self._changed[record.topic_id, record.partition_id] = _Change(builder.partition, record)
+        return True
 
     def rules(self, topic: TopicView) -> TopicRules:
         rules = self._rules.get(topic.topic_id)

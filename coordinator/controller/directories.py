@@ -90,7 +90,7 @@ def _assign(batch: Batch, broker: Broker, topic_id: bytes, index: int, directory
     if broker.node_id not in place.partition.replicas:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     builder = batch.builder(place)
-    builder.directories[broker.node_id] = directory
+    builder.directories = {broker.node_id: directory}
     batch.change(builder)
     return ErrorCode.NONE
 

@@ -18,6 +18,7 @@ Source: ReplicationControlManager of Kafka 4.4 (generateLeaderAndIsrUpdates, han
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import cache
 from typing import NamedTuple
 
 from odradek.coordinator.cluster.view import NO_LEADER, Broker, ClusterView
@@ -123,6 +124,7 @@ def update_leaders(
     `are_lost`: those that leave may lack records that they had.
     """
 
+    @cache
     def may_lead(broker_id: int, directory: bytes) -> bool:
         if broker_id in leaving:
             return False
@@ -134,7 +136,7 @@ def update_leaders(
         builder.election = builder.rules.election
         if are_lost:
             builder.lost = leaving
-        builder.isr = tuple(one for one in place.partition.isr if one not in leaving)
+        builder.isr = tuple([one for one in place.partition.isr if one not in leaving])
         batch.change(builder)
 
 
@@ -232,4 +234,4 @@ def _elect(batch: Batch, place: Place, election: Election) -> bool:
     """Whether anything has changed."""
     builder = batch.builder(place)
     builder.election = election
-    return batch.change(builder) is not None
+    return batch.change(builder)

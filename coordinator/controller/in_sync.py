@@ -64,7 +64,8 @@ def _alter(batch: Batch, leader: int, place: Place, data: PartitionData) -> Alte
     builder.election = builder.rules.election
     builder.isr = tuple(one.broker_id for one in new_isr)
     builder.leader_recovery_state = data.leader_recovery_state
-    after = batch.change(builder) or before
+    batch.change(builder)
+    after = batch.partition(place.topic, before.index) or before
     if after.leader != leader:
         return _refused(before.index, ErrorCode.NEW_LEADER_ELECTED)
     return AlteredPartition(

@@ -18,9 +18,9 @@ Source: PartitionChangeBuilder and PartitionReassignmentReplicas of Kafka 4.4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from odradek.coordinator.cluster.features import DIRECTORIES_SINCE
@@ -59,33 +59,36 @@ class TopicRules(NamedTuple):
         return Election.UNCLEAN if self.is_unclean else Election.ONLINE
 
 
+_NONE: Mapping[int, bytes] = MappingProxyType({})
 MayLead = Callable[[int, bytes], bool]
 """Whether a broker, by its id, may lead with a replica in that log directory."""
 
 
-@dataclass(slots=True)
 class PartitionChangeBuilder:
     """A change of one partition. Set what is to be other than before, then call `build`, once."""
 
-    partition: PartitionView
-    rules: TopicRules
-    may_lead: MayLead
-    default_directory: Callable[[int], bytes]
-    """Directory of a replica that is new on a broker."""
-    election: Election = Election.ONLINE
-    lost: Collection[int] = ()
-    """Brokers that have been shut down uncleanly: they are not eligible to lead."""
-    isr: tuple[int, ...] = field(init=False)
-    replicas: tuple[int, ...] = field(init=False)
-    removing: tuple[int, ...] = field(init=False)
-    adding: tuple[int, ...] = field(init=False)
-    leader_recovery_state: int = field(init=False)
-    directories: dict[int, bytes] = field(init=False, default_factory=dict)
-    """New directories, by broker."""
-    _elr: tuple[int, ...] = field(init=False)
+    __slots__ = (
+        *("_elr", "adding", "default_directory", "directories", "election", "isr", "leader_recovery_state"),
+        *("lost", "may_lead", "partition", "removing", "replicas", "rules"),
+    )
 
-    def __post_init__(self) -> None:
-        partition = self.partition
+    def __init__(
+        self,
+        partition: PartitionView,
+        rules: TopicRules,
+        may_lead: MayLead,
+        default_directory: Callable[[int], bytes],
+    ) -> None:
+        self.partition = partition
+        self.rules = rules
+        self.may_lead = may_lead
+        self.default_directory = default_directory
+        """Directory of a replica that is new on a broker."""
+        self.election = Election.ONLINE
+        self.lost: Collection[int] = ()
+        """Brokers that have been shut down uncleanly: they are not eligible to lead."""
+        self.directories: Mapping[int, bytes] = _NONE
+        """New directories, by broker."""
         self.isr = partition.isr
         self.replicas = partition.replicas
         self.removing = partition.removing
@@ -96,27 +99,31 @@ class PartitionChangeBuilder:
     def build(self) -> PartitionChangeRecord | None:
         """The record of the change; None: nothing changes."""
         partition = self.partition
-        record = PartitionChangeRecord(partition_id=partition.index, topic_id=self.rules.topic_id)
-        self._complete_reassignment()
-        self._set_eligible()
+        rules = self.rules
+        record = PartitionChangeRecord(partition_id=partition.index, topic_id=rules.topic_id)
+        if self.adding or self.removing:
+            self._complete_reassignment()
+        if rules.has_elr:
+            self._set_eligible()
         self._elect(record)
-        if record.leader == NO_LEADER_CHANGE and not set(partition.replicas) <= set(self.replicas):
-            record.leader = partition.leader
+        if self.replicas != partition.replicas:
+            self._replace_replicas(record)
         is_clean = record.isr is None
-        elr = self._elr if is_clean and self.rules.has_elr else ()
+        elr = self._elr if is_clean and rules.has_elr else ()
         if elr != partition.elr:
             record.eligible_leader_replicas = list(elr)
-        if is_clean and self.isr != partition.isr and (self.isr or self.rules.has_elr):
+        if is_clean and self.isr != partition.isr and (self.isr or rules.has_elr):
             record.isr = list(self.isr)
-        if (
-            record.leader == NO_LEADER_CHANGE
-            and record.isr is not None
-            and self.rules.metadata_version < SHRINKS_WITHOUT_EPOCH_SINCE
-            and not set(partition.isr) <= set(record.isr)
-        ):
-            record.leader = partition.leader
-        self._note_last_leader(record)
-        self._assign(record)
+        if rules.metadata_version < SHRINKS_WITHOUT_EPOCH_SINCE:
+            self._begin_epoch_of_smaller_isr(record)
+        if rules.has_elr:
+            self._note_last_leader(record)
+        if self.directories:
+            self._move(record)
+        if self.removing != partition.removing:
+            record.removing_replicas = list(self.removing)
+        if self.adding != partition.adding:
+            record.adding_replicas = list(self.adding)
         if self.leader_recovery_state != partition.leader_recovery_state:
             record.leader_recovery_state = self.leader_recovery_state
         return None if _is_no_op(record) else record
@@ -126,8 +133,6 @@ class PartitionChangeBuilder:
     def _complete_reassignment(self) -> None:
         """Once all added replicas are in sync, those to be removed go. A reassignment that removes more than
         it adds waits for all replicas that stay."""
-        if not self.adding and not self.removing:
-            return
         isr = tuple(replica for replica in self.isr if replica not in self.removing)
         replicas = tuple(replica for replica in self.replicas if replica not in self.removing)
         if self.removing and (not isr or not replicas):
@@ -137,20 +142,19 @@ class PartitionChangeBuilder:
             self.isr, self.replicas = isr, replicas
             self.adding = self.removing = ()
 
-    def _assign(self, record: PartitionChangeRecord) -> None:
+    def _replace_replicas(self, record: PartitionChangeRecord) -> None:
+        """A replica that goes begins a leader epoch, so that the others stop to fetch from it."""
         partition = self.partition
-        if self.rules.metadata_version >= DIRECTORIES_SINCE and (
-            self.directories or self.replicas != partition.replicas
-        ):
+        if record.leader == NO_LEADER_CHANGE and not set(partition.replicas) <= set(self.replicas):
+            record.leader = partition.leader
+        record.replicas = list(self.replicas)
+        self._move(record)
+
+    def _move(self, record: PartitionChangeRecord) -> None:
+        if self.rules.metadata_version >= DIRECTORIES_SINCE:
             now = tuple(self._directory_of(replica) for replica in self.replicas)
-            if now != partition.directories:
+            if now != self.partition.directories:
                 record.directories = list(now)
-        if self.replicas != partition.replicas:
-            record.replicas = list(self.replicas)
-        if self.removing != partition.removing:
-            record.removing_replicas = list(self.removing)
-        if self.adding != partition.adding:
-            record.adding_replicas = list(self.adding)
 
     def _directory_of(self, replica: int) -> bytes:
         if replica in self.directories:
@@ -162,8 +166,6 @@ class PartitionChangeBuilder:
     # Eligible leaders
 
     def _set_eligible(self) -> None:
-        if not self.rules.has_elr:
-            return
         if len(self.isr) >= self.rules.min_isr:
             self._elr = ()
             return
@@ -172,8 +174,6 @@ class PartitionChangeBuilder:
         self._elr = tuple(sorted(one for one in members if one not in out and one in self.replicas))
 
     def _note_last_leader(self, record: PartitionChangeRecord) -> None:
-        if not self.rules.has_elr:
-            return
         partition = self.partition
         if record.leader == NO_LEADER and not partition.last_known_elr and partition.leader != NO_LEADER:
             record.last_known_elr = [partition.leader]
@@ -198,6 +198,11 @@ class PartitionChangeBuilder:
             if partition.leader_recovery_state != RECOVERING:
                 record.leader_recovery_state = RECOVERING
 
+    def _begin_epoch_of_smaller_isr(self, record: PartitionChangeRecord) -> None:
+        is_smaller = record.isr is not None and not set(self.partition.isr) <= set(record.isr)
+        if is_smaller and record.leader == NO_LEADER_CHANGE:
+            record.leader = self.partition.leader
+
     def _elected(self) -> tuple[int, bool]:
         """The leader, and whether it may lack committed records."""
         leader = self.partition.leader
@@ -205,10 +210,9 @@ class PartitionChangeBuilder:
             candidates: tuple[int, ...] = (self.replicas[0], leader, *self.replicas[1:])
         else:
             candidates = (leader, *self.replicas)
+        members = self.isr or self._elr
         for replica in candidates:
-            if (replica in self.isr or (not self.isr and replica in self._elr)) and self._is_acceptable(
-                replica
-            ):
+            if replica in members and self._is_acceptable(replica):
                 return replica, False
         last = self.partition.last_known_elr
         is_last_resort = self.rules.has_elr and not self.isr and not self._elr
@@ -222,18 +226,20 @@ class PartitionChangeBuilder:
 
     def _is_acceptable(self, replica: int) -> bool:
         partition = self.partition
-        return replica in partition.replicas and self.may_lead(replica, self._directory_of(replica))
+        if replica not in partition.replicas:
+            return False
+        return self.may_lead(replica, self._directory_of(replica))
 
 
 def _is_no_op(record: PartitionChangeRecord) -> bool:
     return (
         record.leader == NO_LEADER_CHANGE
+        and record.isr is None
+        and record.eligible_leader_replicas is None
+        and record.last_known_elr is None
+        and record.replicas is None
+        and record.removing_replicas is None
+        and record.adding_replicas is None
         and record.leader_recovery_state == -1
-        and all(
-            part is None
-            for part in (
-                *(record.isr, record.replicas, record.removing_replicas, record.adding_replicas),
-                *(record.directories, record.eligible_leader_replicas, record.last_known_elr),
-            )
-        )
+        and record.directories is None
     )

@@ -182,7 +182,8 @@ class Controller:
         try:
             found = heartbeat(self.view, self.defaults, self.sessions, request, self.world.now_ms)
         except KafkaError as error:
-            assert error.code is ErrorCode.STALE_BROKER_EPOCH
+            if error.code is not ErrorCode.STALE_BROKER_EPOCH:
+                raise
             return None
         self.append(found.records)
         if found.shutting_down is not None:
@@ -232,14 +233,12 @@ class Controller:
         found = [topic.partitions[0] for topic in decision.response.topics]
         return {change.key: _altered(one) for change, one in zip(changes, found, strict=True)}
 
-    def reassign(self, key, replicas: list[int] | None) -> bool:
-        """Whether the reassignment has begun; None: whether it was cancelled."""
+    def reassign(self, key, replicas: list[int] | None) -> None:
+        """Begin or replace a reassignment; None: cancel it."""
         wanted = ReassignablePartition(partition_index=key[1], replicas=replicas)
         topics = [ReassignableTopic(name=key[0], partitions=[wanted])]
         request = AlterPartitionReassignmentsRequest(topics=topics)
-        decision = alter_reassignments(self.view, self.defaults, request)
-        self.append(decision.records)
-        return not decision.response.responses[0].partitions[0].error_code
+        self.append(alter_reassignments(self.view, self.defaults, request).records)
 
     def begin_epoch(self, key, leader: int | None = None) -> None:
         """The same leader once more, or another one that is in sync."""

@@ -294,11 +294,14 @@ class World(Simulation):
         self.controller.prefer(key)
 
     def reassign(self, node, key) -> None:
+        """One replica moves to the node; where that is under way already, it is cancelled."""
         partition = self.controller.partitions[key]
-        replaced = self.random.choice(partition.replicas)
-        if len(self.nodes) > 3 and not partition.adding and node.id not in partition.replicas:
-            others = [one for one in partition.replicas if one != replaced]
-            self.controller.reassign(key, [*others, node.id])
+        target = [one for one in partition.replicas if one not in partition.removing]
+        replaced = self.random.choice(target)
+        if node.id in partition.adding:
+            self.controller.reassign(key, None)
+        elif node.id not in target:
+            self.controller.reassign(key, [*(one for one in target if one != replaced), node.id])
 
     def begin_epoch(self, node, key) -> None:
         self.controller.begin_epoch(key)

@@ -5,6 +5,8 @@ from collections import Counter
 
 import pytest
 
+from odradek.coordinator.controller import brokers, in_sync
+from odradek.coordinator.controller.partition_change import PartitionChangeBuilder
 from odradek.coordinator.replication import replica_fetcher, transitions
 from odradek.coordinator.replication.alter_partition import AlterPartitionQueue
 from odradek.coordinator.replication.fetch_session import ReplicaFetchSession
@@ -465,6 +467,33 @@ def acknowledges_at_once(patch):
     patch(LeaderState, "acknowledgement", lambda *arguments: ErrorCode.NONE)
 
 
+# The controller
+
+
+def believes_in_who_was_shut_down_uncleanly(patch):
+    """KIP-966."""
+    begin = brokers.begin_incarnation
+    patch(brokers, "begin_incarnation", lambda batch, one, *, was_clean: begin(batch, one, was_clean=True))
+
+
+def takes_anyone_into_the_isr(patch):
+    """KIP-841 and KIP-903."""
+    patch(in_sync, "_is_eligible", lambda *arguments: True)
+
+
+def keeps_the_others_eligible_beside_a_leader_that_commits_alone(patch):
+    build = PartitionChangeBuilder.build
+
+    def keeps(self):
+        record = build(self)
+        was_elected = record is not None and record.leader in self.partition.elr
+        if was_elected and record.eligible_leader_replicas == []:
+            record.eligible_leader_replicas = [one for one in self.partition.elr if one != record.leader]
+        return record
+
+    patch(PartitionChangeBuilder, "build", keeps)
+
+
 FOUND_BY = {
     notes_no_epoch_without_records: 15,
     a_new_epoch_of_the_same_leader_restarts_nothing: 0,
@@ -499,6 +528,8 @@ FOUND_BY = {
     a_repeated_view_ends_the_pending_change: 18,
     forgets_changes_that_were_not_answered: 0,
     acknowledges_at_once: 0,
+    believes_in_who_was_shut_down_uncleanly: 7,
+    keeps_the_others_eligible_beside_a_leader_that_commits_alone: 184,
 }
 """A seed that finds the bug. When worlds have changed, another one does.
 
@@ -585,8 +616,9 @@ def test_a_late_change_takes_nobody_in_who_has_lost_what_it_had():
     assert world.counts["INELIGIBLE_REPLICA"]
 
 
-def test_a_late_change_finds_a_leader_that_names_no_broker_epochs(monkeypatch):
-    takes_the_log_end_of_another_life(monkeypatch.setattr)
+@pytest.mark.parametrize("bug", [takes_the_log_end_of_another_life, takes_anyone_into_the_isr])
+def test_a_late_change_finds_who_does_not_look_at_broker_epochs(bug, monkeypatch):
+    bug(monkeypatch.setattr)
     assert LateChange().play().complaints
 
 

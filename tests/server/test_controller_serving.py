@@ -1,4 +1,4 @@
-"""A controller over its socket, with its log in memory: brokers, readers of the log, Envelopes, dead brokers."""
+"""A controller over its socket, with its log in memory: brokers, readers of the log, Envelopes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """Rules that hold after any decisions about brokers and partitions, in any order."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,16 +56,14 @@ class Driven:
         self.incarnations += 1
         known = self.cluster.view.registrations.get(broker)
         previous = known.epoch if known is not None and is_clean else -1
-        try:
+        lives = known is not None and self.cluster.sessions.is_alive(known, self.cluster.now_ms)
+        with pytest.raises(KafkaError, match="DUPLICATE") if lives else nullcontext():
             self.cluster.register(
                 broker,
                 incarnation_id=self.incarnations.to_bytes(16, "big"),
                 previous_broker_epoch=previous,
                 log_dirs=[disk(broker), disk(broker, 1)],
             )
-        except KafkaError as error:
-            if known is None or error.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-                raise
 
     def beat(self, broker, wants_fence, wants_shutdown, failed) -> None:
         if broker in self.cluster.view.registrations:

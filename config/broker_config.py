@@ -323,7 +323,7 @@ def load(
     if metrics is not None:
         sources.put(METRICS_LISTEN, metrics, "--metrics")
     sources.check_values()
-    return BrokerConfig(
+    config = BrokerConfig(
         sources.given,
         cluster_id=cluster_id or environ.get("CLUSTER_ID") or None,
         warnings=sources.warnings,
@@ -331,6 +331,12 @@ def load(
         known=known,
         first_users=_first_users(environ),
     )
+    if config.controller is not None:
+        raise ConfigError(
+            "process.roles=controller is not supported, since Odradek does not keep the log of a controller: "
+            "run the controllers with Apache Kafka, and set process.roles=broker."
+        )
+    return config
 
 
 def _first_users(environ: Mapping[str, str]) -> "tuple[FirstUser, ...]":

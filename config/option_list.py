@@ -63,8 +63,8 @@ BROKER = (
     Option("broker.rack", HONOURED, STRING, None,
            doc="Rack of this node; clients get it to read from a near replica."),
     Option("process.roles", OF_CLUSTER, LIST, None, choices=("broker", "controller"),
-           doc="broker: a node of the cluster of the controllers in controller.quorum.*. controller: the "
-               "only controller of a cluster. broker,controller, or empty: a node alone."),
+           doc="broker: a node of the cluster of the controllers in controller.quorum.*. "
+               "broker,controller without other controllers, or empty: a node alone."),
     Option("controller.listener.names", OF_CLUSTER, LIST, None,
            doc="Names of the listeners of the controllers; the protocol of the first one is used for "
                "connections to them. A node alone does not open them."),
@@ -106,7 +106,7 @@ BROKER = (
     Option("server.max.startup.time.ms", ACCEPTED, LONG, LONG_MAX, low=0, internal=True,
            doc="Longest time that a start may take."),
     Option("metadata.log.dir", AT_CONTROLLER, STRING, None,
-           doc="Directory of the metadata log; without it the first log directory."),
+           doc="Where KRaft keeps its metadata log; a node alone has metadata in the first log directory."),
     Option("metadata.log.segment.bytes", AT_CONTROLLER, INT, 1_073_741_824, low=8_388_608,
            doc="KRaft: size of a segment of the metadata log."),
     Option("metadata.log.segment.ms", AT_CONTROLLER, LONG, 604_800_000,

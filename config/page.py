@@ -3,7 +3,7 @@
 Use: `python -m odradek.config.page > docs/configuration.md`. A test compares it with the committed page.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from odradek.config.option import (
     ACCEPTED,
@@ -82,11 +82,11 @@ Kafka:
     advertised.listeners=PLAINTEXT://node7.example:9092
     log.dirs=/data/one,/data/two
 
-A node with `process.roles=controller` is the only controller of its cluster; beside other controllers it is
-refused, and so is `broker,controller`, which without others is a node alone. As in Kafka these errors are
-refused: `node.id` missing or that of a voter; `controller.listener.names` missing, without a protocol or
-among the `listeners` of a broker; a listener among brokers that is not advertised; controllers without
-`process.roles`; a controller with a listener for clients.
+Odradek has no controllers of its own. `process.roles=controller` is refused, and so is `broker,controller`
+with other controllers; without others it is a node alone. As in Kafka
+these errors are refused: `node.id` missing or that of a voter; `controller.listener.names` missing,
+without a protocol or among `listeners`; a listener among brokers that is not advertised; controllers without
+`process.roles`.
 
 A node enforces the ACLs of its cluster if `authorizer.class.name` is set, as the other nodes have it. Without
 it the node does not serve a cluster with ACLs, at the start or when ACLs are added later, unless
@@ -172,33 +172,30 @@ def page() -> str:
         _ADDRESSES,
         _CHANGES,
         "## Topic options\n",
-        _section("Honoured", topic, HONOURED, _topic_table),
-        _section("Honoured in a cluster", topic, IN_CLUSTER, _plain_table),
-        _section("Honoured in a cluster and at its controllers", topic, OF_CLUSTER, _plain_table),
-        _section("Accepted without effect", topic, ACCEPTED, _plain_table),
-        _section("Refused", topic, REFUSED, _topic_table),
+        _section("Honoured", topic, (HONOURED,), _topic_table),
+        _section("Honoured in a cluster", topic, (IN_CLUSTER, OF_CLUSTER), _plain_table),
+        _section("Accepted without effect", topic, (ACCEPTED, AT_CONTROLLER), _plain_table),
+        _section("Refused", topic, (REFUSED,), _topic_table),
         _GROUP,
-        _section("Honoured", GROUP_OPTIONS.values(), HONOURED, _group_table),
-        _section("Accepted without effect", GROUP_OPTIONS.values(), ACCEPTED, _plain_table),
+        _section("Honoured", GROUP_OPTIONS.values(), (HONOURED,), _group_table),
+        _section("Accepted without effect", GROUP_OPTIONS.values(), (ACCEPTED, AT_CONTROLLER), _plain_table),
         _CLIENT_METRICS,
         _described_table(CLIENT_METRICS_OPTIONS.values()),
         _ZOOKEEPER,
-        _section("Honoured", zookeeper, HONOURED, _described_table),
-        _section("Accepted without effect", zookeeper, ACCEPTED, _plain_table),
-        _section("Refused", zookeeper, REFUSED, _plain_table),
+        _section("Honoured", zookeeper, (HONOURED,), _described_table),
+        _section("Accepted without effect", zookeeper, (ACCEPTED, AT_CONTROLLER), _plain_table),
+        _section("Refused", zookeeper, (REFUSED,), _plain_table),
         _BROKER,
-        _section("Honoured", broker, HONOURED, _broker_table),
-        _section("Honoured in a cluster", broker, IN_CLUSTER, _broker_table),
-        _section("Honoured in a cluster and at its controllers", broker, OF_CLUSTER, _broker_table),
-        _section("Honoured at a controller", broker, AT_CONTROLLER, _broker_table),
-        _section("Accepted without effect", broker, ACCEPTED, _plain_table),
-        _section("Refused", broker, REFUSED, _plain_table),
+        _section("Honoured", broker, (HONOURED,), _broker_table),
+        _section("Honoured in a cluster", broker, (IN_CLUSTER, OF_CLUSTER), _broker_table),
+        _section("Accepted without effect", broker, (ACCEPTED, AT_CONTROLLER), _plain_table),
+        _section("Refused", broker, (REFUSED,), _plain_table),
     ]
     return "\n".join(parts)
 
 
-def _section(title: str, options: Iterable[Option], standing: str, table: Table) -> str:
-    return f"### {title}\n\n" + table([option for option in options if option.standing == standing])
+def _section(title: str, options: Iterable[Option], standings: Collection[str], table: Table) -> str:
+    return f"### {title}\n\n" + table([option for option in options if option.standing in standings])
 
 
 def _difference(option: Option) -> str:

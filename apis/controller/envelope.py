@@ -68,7 +68,7 @@ class ForwardedConnection:
 
 
 class _Inner(NamedTuple):
-    """What is in an Envelope."""
+    """Content of an Envelope."""
 
     header: RequestHeader
     served: Served

@@ -41,7 +41,7 @@ RESPONSE_BYTES_MAX = 8_388_608
 """Bound of one response; `controller.quorum.fetch.max.bytes` of the follower is 1 MB."""
 WAIT_MS_MAX = 60_000
 FIRST_VERSION_WITH_ENDPOINTS = 17
-"""As in Kafka, though version 16 has room for them."""
+"""Kafka sends them from this version on; version 16 has room for them, too."""
 
 
 class FetchMetadata:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SnapshotName(NamedTuple):
-    """What identifies a snapshot of the metadata log."""
+    """Name of a snapshot of the metadata log."""
 
     end_offset: int
     """Offset after the last record that it sums up."""

@@ -49,7 +49,7 @@ class Watching:
         self._session_timer: TimerHandle | None = None
         self._timers: dict[str, TimerHandle] = {}
         self._connections: dict[int, ConnectionInfo] = {}
-        """Of the newest heartbeat of each broker."""
+        """Connection of the newest heartbeat, by broker."""
         self._reached: dict[int, int] = {}
         """Epoch of a broker in which it was reached at its listener."""
         self._knocking: set[asyncio.Task[None]] = set()

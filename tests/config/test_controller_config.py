@@ -2,9 +2,8 @@
 
 import pytest
 
-from odradek.config.broker_config import ConfigError, Listener
-from odradek.config.first_users import FirstUser
-from tests.config.config_sources import from_text
+from odradek.config.broker_config import BrokerConfig, ConfigError, Listener
+from odradek.config.first_users import FirstUser, parse
 
 CONTROLLER = {
     "process.roles": "controller",
@@ -17,18 +16,13 @@ CONTROLLER = {
 """The configuration in Kafka's documentation."""
 
 
-@pytest.fixture
-def controller(tmp_path):
-    def controller(changes=None, **more):
-        """The configuration with changes; None takes a line out."""
-        lines = {**CONTROLLER, **(changes or {})}
-        text = "\n".join(f"{name}={value}" for name, value in lines.items() if value is not None)
-        return from_text(tmp_path, text, **more)
-
-    return controller
+def controller(changes=None, **more):
+    """The configuration with changes; None takes an option out."""
+    given = {**CONTROLLER, **(changes or {})}
+    return BrokerConfig({name: value for name, value in given.items() if value is not None}, **more)
 
 
-def test_kafkas_configuration_of_a_controller_makes_one(controller):
+def test_kafkas_configuration_of_a_controller_makes_one():
     config = controller()
     assert config.cluster is None
     assert config.controller.listeners == config.listeners == (Listener("CONTROLLER", "127.0.0.1", 9093),)
@@ -39,11 +33,11 @@ def test_kafkas_configuration_of_a_controller_makes_one(controller):
     assert config.values["offsets.topic.replication.factor"] == 3
 
 
-def test_the_log_has_a_directory_of_its_own_on_demand(controller):
+def test_the_log_has_a_directory_of_its_own_on_demand():
     assert controller({"metadata.log.dir": "fast"}).controller.log_directory == "fast"
 
 
-def test_listeners_are_in_the_order_of_the_names_and_may_be_advertised(controller):
+def test_listeners_are_in_the_order_of_the_names_and_may_be_advertised():
     config = controller(
         {
             "controller.listener.names": "two,ONE,THREE",
@@ -55,7 +49,7 @@ def test_listeners_are_in_the_order_of_the_names_and_may_be_advertised(controlle
     assert config.advertised == {"ONE": Listener("ONE", "host.example", 1)}
 
 
-def test_options_of_controllers_count_there_alone(controller, tmp_path):
+def test_options_of_controllers_count_there_alone():
     of_controllers = {
         "metadata.log.max.record.bytes.between.snapshots": "4096",
         "leader.imbalance.check.interval.seconds": "7",
@@ -64,13 +58,12 @@ def test_options_of_controllers_count_there_alone(controller, tmp_path):
     }
     assert controller(of_controllers).without_effect == ()
     assert controller({"replica.lag.time.max.ms": "7000"}).without_effect == ("replica.lag.time.max.ms",)
-    lines = [f"{name}={value}" for name, value in of_controllers.items()]
-    assert from_text(tmp_path, "\n".join(lines)).without_effect == tuple(of_controllers)
+    assert BrokerConfig(of_controllers).without_effect == tuple(of_controllers)
 
 
-def test_it_forms_the_cluster_and_gives_it_levels_and_users(controller):
-    users = "SCRAM-SHA-256=[name=ada,password=secret]"
-    config = controller(environ={"ODRADEK_ADD_SCRAM": users}, first_levels={"metadata.version": 30})
+def test_it_forms_the_cluster_and_gives_it_levels_and_users():
+    users = parse("SCRAM-SHA-256=[name=ada,password=secret]")
+    config = controller(first_users=users, first_levels={"metadata.version": 30})
     assert config.first_levels == {"metadata.version": 30}
     (user,) = config.first_users
     assert isinstance(user, FirstUser)
@@ -89,7 +82,7 @@ def test_it_forms_the_cluster_and_gives_it_levels_and_users(controller):
         ({"controller.quorum.bootstrap.servers": "a:1,b:1"}, "beside the controllers a:1,b:1"),
     ],
 )
-def test_others_are_refused_in_one_sentence(controller, changes, words):
+def test_others_are_refused_in_one_sentence(changes, words):
     with pytest.raises(ConfigError) as caught:
         controller(changes)
     assert words in str(caught.value)

@@ -27,6 +27,7 @@ LOGGERS = (
     "odradek.cleaner",
     "odradek.clients",
     "odradek.cluster",
+    "odradek.controller",
     "odradek.connection",
     "odradek.connections",
     "odradek.coordinator",

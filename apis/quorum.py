@@ -23,6 +23,7 @@ from odradek.coordinator.cluster.features import (
     METADATA_VERSION,
     UNREGISTERS_CONTROLLERS_SINCE,
 )
+from odradek.coordinator.cluster.topics import CLUSTER_METADATA_TOPIC
 from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from odradek.apis.node import ApiParts
     from odradek.coordinator.cluster.view import ClusterView
 
-METADATA_TOPIC = "__cluster_metadata"
 LEADER_EPOCH = 1
 FIRST_VERSION_WITH_NODES = 2
 
@@ -63,21 +63,9 @@ class DescribeQuorum:
         self._current_view = current_view
 
     def __call__(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-        requested = [
-            (topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in request.topics
-        ]
-        if requested != [(METADATA_TOPIC, [0])]:
-            # Kafka answers only a request for this one partition, and refuses all others.
-            topics = [
-                TopicQuorumData(topic_name=name, partitions=[_unknown(index) for index in indexes])
-                for name, indexes in requested
-            ]
-            return DescribeQuorumResponse(error_code=0, error_message="", topics=topics)
-        response = DescribeQuorumResponse(
-            error_code=0,
-            error_message="",
-            topics=[TopicQuorumData(topic_name=METADATA_TOPIC, partitions=[self._described(context)])],
-        )
+        if (refusal := refusal_of_others(request)) is not None:
+            return refusal
+        response = described(self._described(context))
         if context.api_version >= FIRST_VERSION_WITH_NODES:
             connection = context.connection
             listener = Listener(
@@ -108,6 +96,26 @@ class DescribeQuorum:
             current_voters=[voter],
             observers=[],
         )
+
+
+def refusal_of_others(request: DescribeQuorumRequest) -> DescribeQuorumResponse | None:
+    """The response to a request for anything but the one partition of the metadata log, as in Kafka."""
+    requested = [
+        (topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in request.topics
+    ]
+    if requested == [(CLUSTER_METADATA_TOPIC, [0])]:
+        return None
+    topics = [
+        TopicQuorumData(topic_name=name, partitions=[_unknown(index) for index in indexes])
+        for name, indexes in requested
+    ]
+    return DescribeQuorumResponse(error_code=0, error_message="", topics=topics)
+
+
+def described(partition: PartitionQuorumData) -> DescribeQuorumResponse:
+    """The response for that partition."""
+    topic = TopicQuorumData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])
+    return DescribeQuorumResponse(error_code=0, error_message="", topics=[topic])
 
 
 def _unknown(index: int) -> PartitionQuorumData:

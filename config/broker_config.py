@@ -29,8 +29,7 @@ from odradek.config.near_names import nearest
 from odradek.config.option import Option
 from odradek.config.options import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerLayers, BrokerOptions
 from odradek.config.properties import parse_properties
-from odradek.config.role import Role
-from odradek.config.roles import role_of
+from odradek.config.roles import Role, role_of
 
 if TYPE_CHECKING:
     from odradek.config.cluster_config import ClusterConfig

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any
 
-from odradek.config.role import Role
+from odradek.config.roles import Role
 from odradek.config.secret import Secret
 
 # Kinds, by their numbers in DescribeConfigs responses (Kafka: DescribeConfigsResponse.ConfigType).

@@ -29,7 +29,7 @@ from odradek.config.option import (
 from odradek.config.option import (
     HONOURED as HONOURED,
 )
-from odradek.config.role import Role
+from odradek.config.roles import Role
 from odradek.config.secret import Secret
 from odradek.wire.errors import ErrorCode, KafkaError
 

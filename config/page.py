@@ -160,6 +160,11 @@ The last column has the scope of changes at run time.
 """
 
 
+OF_BROKERS = (IN_CLUSTER, OF_CLUSTER)
+WITHOUT_EFFECT = (ACCEPTED, AT_CONTROLLER)
+"""Standings with one table, as there are no controllers of Odradek."""
+
+
 def page() -> str:
     """The whole page, ending in a newline."""
     broker = [option for option in BROKER_OPTIONS.values() if not option.internal]
@@ -173,22 +178,22 @@ def page() -> str:
         _CHANGES,
         "## Topic options\n",
         _section("Honoured", topic, (HONOURED,), _topic_table),
-        _section("Honoured in a cluster", topic, (IN_CLUSTER, OF_CLUSTER), _plain_table),
-        _section("Accepted without effect", topic, (ACCEPTED, AT_CONTROLLER), _plain_table),
+        _section("Honoured in a cluster", topic, OF_BROKERS, _plain_table),
+        _section("Accepted without effect", topic, WITHOUT_EFFECT, _plain_table),
         _section("Refused", topic, (REFUSED,), _topic_table),
         _GROUP,
         _section("Honoured", GROUP_OPTIONS.values(), (HONOURED,), _group_table),
-        _section("Accepted without effect", GROUP_OPTIONS.values(), (ACCEPTED, AT_CONTROLLER), _plain_table),
+        _section("Accepted without effect", GROUP_OPTIONS.values(), WITHOUT_EFFECT, _plain_table),
         _CLIENT_METRICS,
         _described_table(CLIENT_METRICS_OPTIONS.values()),
         _ZOOKEEPER,
         _section("Honoured", zookeeper, (HONOURED,), _described_table),
-        _section("Accepted without effect", zookeeper, (ACCEPTED, AT_CONTROLLER), _plain_table),
+        _section("Accepted without effect", zookeeper, WITHOUT_EFFECT, _plain_table),
         _section("Refused", zookeeper, (REFUSED,), _plain_table),
         _BROKER,
         _section("Honoured", broker, (HONOURED,), _broker_table),
-        _section("Honoured in a cluster", broker, (IN_CLUSTER, OF_CLUSTER), _broker_table),
-        _section("Accepted without effect", broker, (ACCEPTED, AT_CONTROLLER), _plain_table),
+        _section("Honoured in a cluster", broker, OF_BROKERS, _broker_table),
+        _section("Accepted without effect", broker, WITHOUT_EFFECT, _plain_table),
         _section("Refused", broker, (REFUSED,), _plain_table),
     ]
     return "\n".join(parts)

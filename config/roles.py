@@ -8,16 +8,24 @@ controller of its cluster: several, which take the place of one another, are Apa
 Source: Kafka's KafkaConfig.validateValues, release 4.4.
 """
 
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from odradek.config.config_error import ConfigError
-from odradek.config.role import Role
 
 if TYPE_CHECKING:
     from odradek.config.option_values import BrokerValues
 
 BOOTSTRAP_SERVERS: Final = "controller.quorum.bootstrap.servers"
 VOTERS: Final = "controller.quorum.voters"
+
+
+class Role(Enum):
+    """See the module."""
+
+    ALONE = "alone"
+    BROKER = "broker"
+    CONTROLLER = "controller"
 
 
 def role_of(values: "BrokerValues", node_id: int) -> Role:

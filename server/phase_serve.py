@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.live import LiveConfig
     from odradek.coordinator.client_metrics.clients import ClientMetrics
+    from odradek.coordinator.cluster.view import ClusterView
     from odradek.coordinator.security.delegation_tokens import TokenSecret
     from odradek.server.background.schedule import Schedule
     from odradek.server.cluster.replication import Replication
@@ -75,12 +76,14 @@ async def serve(opened: Opened, ending: AsyncExitStack, replication: Replication
     upkeep = Upkeep(opened.bound.store, schedule, node.now_ms)
     coordinators = _new_coordinators(opened)
     quotas = ClientQuotas()
-    parts = _node_parts(opened, coordinators, upkeep, quotas, _authorizer(opened))
+    publisher = opened.plane.publisher
+    authorizer = authorizer_of(node, lambda: publisher.view)
+    parts = _node_parts(opened, coordinators, upkeep, quotas, authorizer)
     connections = _new_connections(opened, parts, ending)
     if node.polls_before_sleep:
         connections.dispatcher.after_requests = BusyPoll(schedule.loop, lambda: schedule.is_idle)
     ending.push_async_callback(stop_serving, schedule, coordinators, connections)
-    opened.plane.publisher.subscribe(coordinators.follow)
+    publisher.subscribe(coordinators.follow)
     _follow_quotas(opened, quotas, connections, ending)
     _open_kafka_07(opened, connections, parts, ending)
     ending.callback(ports.close)
@@ -221,13 +224,13 @@ def _tell_what_is_open(config: BrokerConfig, listeners: Sequence[Listener]) -> N
     )
 
 
-def _authorizer(opened: Opened) -> Authorizer:
-    node, publisher = opened.bound.node, opened.plane.publisher
+def authorizer_of(node: Node, current_view: Callable[[], ClusterView]) -> Authorizer:
+    """The authorizer of the options, by the rules of the newest view."""
     if not node.config.values["authorizer.class.name"]:
         return ALLOW_ALL
     from odradek.server.security.authorizer import new_authorizer
 
-    return new_authorizer(node.config, lambda: publisher.view, node.now_ms)
+    return new_authorizer(node.config, current_view, node.now_ms)
 
 
 def _open_secured_listeners(

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.apis.api import WorkResponse
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.controller.parts import ControllerParts
+    from odradek.apis.coordinators import Refuse
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.coordinator.controller.draft import RecordDraft
     from odradek.wire.messages.metadata_records import MetadataRecord
@@ -29,7 +30,6 @@ class Decided(Protocol):
 
 Decide = Callable[["ClusterView", Any, "RequestContext"], Decided]
 """A decision about a request, by the newest view. KafkaError: a refusal of all of it."""
-Refuse = Callable[[Any, int, ErrorCode], Any]
 
 
 class Deciding:

@@ -20,6 +20,7 @@ from odradek.wire.acl_types import Operation
 from odradek.wire.codec import decode_message, decoder
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.wire.frames import read_request_header, response_parts
+from odradek.wire.messages import is_forwardable
 from odradek.wire.messages.envelope import (
     DefaultPrincipalData,
     EnvelopeRequest,
@@ -31,14 +32,6 @@ if TYPE_CHECKING:
     from odradek.wire.frames import RequestHeader
     from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
     from odradek.wire.schema import Buffer
-
-FORWARDABLE = frozenset(
-    {
-        *(19, 20, 29, 30, 31, 32, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51),
-        *(55, 57, 64, 80, 81, 94),
-    }
-)
-"""Requests that brokers forward (ApiKeys.forwardable of Kafka 4.4)."""
 
 
 class ForwardedConnection:
@@ -117,7 +110,7 @@ class Envelope:
         except MalformedMessage as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
         served = self._parts.served().get(header.api_key)
-        if header.api_key not in FORWARDABLE or served is None:
+        if served is None or not is_forwardable(header.api_key):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"API {header.api_key} cannot be forwarded.")
         if header.api_version not in served.api.versions:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

@@ -16,6 +16,7 @@ from odradek.apis.access import on_cluster
 from odradek.apis.api import Waiting
 from odradek.apis.controller.parts import ControllerParts, SnapshotName, of_controller
 from odradek.apis.declaration import Api
+from odradek.coordinator.cluster.topics import CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID
 from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import fetch_snapshot
@@ -35,8 +36,6 @@ from odradek.wire.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnap
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
 
-METADATA_TOPIC = "__cluster_metadata"
-METADATA_TOPIC_ID = bytes(15) + b"\1"
 RESPONSE_BYTES_MAX = 8_388_608
 """Bound of one response; `controller.quorum.fetch.max.bytes` of the follower is 1 MB."""
 WAIT_MS_MAX = 60_000
@@ -134,7 +133,9 @@ class FetchMetadata:
         return waiting
 
     def _response(self, data: PartitionData, version: int) -> FetchResponse:
-        topic = FetchableTopicResponse(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[data])
+        topic = FetchableTopicResponse(
+            topic=CLUSTER_METADATA_TOPIC, topic_id=CLUSTER_METADATA_TOPIC_ID, partitions=[data]
+        )
         response = FetchResponse(error_code=ErrorCode.NONE, session_id=0, responses=[topic])
         if version >= FIRST_VERSION_WITH_ENDPOINTS:
             _, host, port = self._parts.endpoints[0]
@@ -148,7 +149,7 @@ def _the_partition(request: FetchRequest) -> FetchPartition | None:
         return None
     (topic,) = request.topics
     (partition,) = topic.partitions
-    is_named = topic.topic == METADATA_TOPIC or topic.topic_id == METADATA_TOPIC_ID
+    is_named = topic.topic == CLUSTER_METADATA_TOPIC or topic.topic_id == CLUSTER_METADATA_TOPIC_ID
     return partition if is_named and partition.partition == 0 else None
 
 
@@ -194,7 +195,7 @@ class FetchSnapshot:
             unaligned_records=b"",
         )
         snapshot = SnapshotName(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
-        if name != METADATA_TOPIC or asked.partition != 0:
+        if name != CLUSTER_METADATA_TOPIC or asked.partition != 0:
             return replace(piece, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if asked.current_leader_epoch != log.leader_epoch:
             is_old = asked.current_leader_epoch < log.leader_epoch

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from odradek.apis import operations
 from odradek.apis.access import on_cluster
-from odradek.apis.controller.metadata_log import METADATA_TOPIC
 from odradek.apis.controller.parts import ControllerParts, of_controller
 from odradek.apis.declaration import Api
+from odradek.apis.metadata import CONTROLLER_ENDPOINTS
+from odradek.apis.quorum import FIRST_VERSION_WITH_NODES, described, refusal_of_others
 from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.describe_cluster import (
@@ -29,14 +30,10 @@ from odradek.wire.messages.describe_quorum import (
     Node,
     PartitionQuorumData,
     ReplicaState,
-    TopicQuorumData,
 )
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-
-FIRST_VERSION_WITH_NODES = 2
-CONTROLLER_ENDPOINTS = 2
 
 
 class DescribeQuorum:
@@ -46,17 +43,9 @@ class DescribeQuorum:
         self._parts = parts
 
     def __call__(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-        asked = [
-            (one.topic_name, [each.partition_index for each in one.partitions]) for one in request.topics
-        ]
-        if asked != [(METADATA_TOPIC, [0])]:
-            topics = [
-                TopicQuorumData(topic_name=name, partitions=[_unknown(index) for index in indexes])
-                for name, indexes in asked
-            ]
-            return DescribeQuorumResponse(error_code=0, error_message="", topics=topics)
-        topic = TopicQuorumData(topic_name=METADATA_TOPIC, partitions=[self._described(context.now_ms)])
-        response = DescribeQuorumResponse(error_code=0, error_message="", topics=[topic])
+        if (refusal := refusal_of_others(request)) is not None:
+            return refusal
+        response = described(self._described(context.now_ms))
         if context.api_version >= FIRST_VERSION_WITH_NODES:
             listeners = [
                 Listener(name=one.listener, host=one.host, port=one.port) for one in self._parts.endpoints
@@ -93,20 +82,6 @@ class DescribeQuorum:
             current_voters=[voter],
             observers=observers,
         )
-
-
-def _unknown(index: int) -> PartitionQuorumData:
-    error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return PartitionQuorumData(
-        partition_index=index,
-        error_code=error.code,
-        error_message=error.message,
-        leader_id=0,
-        leader_epoch=0,
-        high_watermark=0,
-        current_voters=[],
-        observers=[],
-    )
 
 
 class DescribeCluster:

@@ -17,6 +17,7 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 """The log of Kafka's controllers, which clients may not create; to them it is no internal topic."""
+CLUSTER_METADATA_TOPIC_ID = bytes(15) + b"\1"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 OFFSETS_TOPIC_CONFIGS: Mapping[str, str] = {
     "cleanup.policy": "compact",

@@ -23,7 +23,7 @@ class Observer:
     end_offset: int = UNKNOWN
     fetched_ms: int = UNKNOWN
     caught_up_ms: int = UNKNOWN
-    """When it last had all that there was at its fetch before."""
+    """Newest time at which it is known to have had the whole log."""
     seen_end_offset: int = UNKNOWN
     """End of the log at its last fetch."""
 

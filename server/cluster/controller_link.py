@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from odradek.coordinator.cluster.image_topics import InconsistentMetadata
 from odradek.coordinator.cluster.metadata_image import MetadataImage
+from odradek.coordinator.cluster.topics import CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID
 from odradek.coordinator.cluster.view import ClusterChange, ClusterView
 from odradek.coordinator.kraft.broker_lifecycle import (
     BrokerLifecycle,
@@ -59,8 +60,6 @@ from odradek.wire.schema import Message
 
 logger = logging.getLogger("odradek.cluster")
 
-METADATA_TOPIC = "__cluster_metadata"
-METADATA_TOPIC_ID = bytes(15) + b"\1"
 FETCH_WAIT_MS = 500
 ASK_AGAIN_S = 0.25
 CONTROLLERS = 2
@@ -289,7 +288,7 @@ class ControllerLink:
                 cluster_id=settings.cluster_id,
                 replica_id=settings.node_id,
                 max_bytes=settings.snapshot_max_bytes,
-                topics=[TopicSnapshot(name=METADATA_TOPIC, partitions=[snapshot])],
+                topics=[TopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=[snapshot])],
             )
         partition = FetchPartition(
             partition=0,
@@ -307,7 +306,7 @@ class ControllerLink:
             max_wait_ms=FETCH_WAIT_MS,
             min_bytes=1,
             max_bytes=settings.fetch_max_bytes,
-            topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+            topics=[FetchTopic(topic_id=CLUSTER_METADATA_TOPIC_ID, partitions=[partition])],
         )
 
     def _take(self, committed: Committed) -> None:

@@ -1,7 +1,7 @@
 """A controller: binds its listeners, loads the metadata log, and serves its APIs.
 
-It has no partitions of clients, so the phases of a broker are not its own; connections, logins, quotas of
-connections and the handlers of requests that change the cluster are the same.
+It has no partitions of clients, so it has not the phases of a broker. Connections, their limits, and the
+handlers of requests that change the cluster are the same. Logins with SASL are not served.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
-from odradek.apis.access import ALLOW_ALL
 from odradek.apis.controller.parts import ControllerEndpoint, ControllerParts, ReadableLog
 from odradek.apis.controller.table import CONTROLLER_MODULES
 from odradek.apis.table import Apis
@@ -31,15 +30,16 @@ from odradek.server.network.connections import Connections
 from odradek.server.network.routes import Routes
 from odradek.server.network.timers import steady_clock_ms
 from odradek.server.phase_bind import bind_ports, live_config
-from odradek.server.phase_serve import api_settings, connection_limits
+from odradek.server.phase_serve import api_settings, authorizer_of, connection_limits
 from odradek.server.reconfiguration import Reconfiguration
 
 if TYPE_CHECKING:
-    from odradek.apis.access import Authorizer
     from odradek.apis.declaration import Served
     from odradek.apis.node import NodeParts
+    from odradek.config.live import LiveConfig
     from odradek.server.network.ports import Ports
     from odradek.server.phase_bind import Node
+    from odradek.storage.config import LogConfig
 
 
 class ControllersLog(MetadataLog, ReadableLog, Protocol):
@@ -60,34 +60,25 @@ class Controlling:
 
 def serve_controller(node: Node, log: ControllersLog, cluster_id: str, ending: AsyncExitStack) -> Controlling:
     """Serves when it returns. `ending` gets what undoes it. Raises ConfigError with one sentence."""
-    config = node.config
     ports = bind_ports(node, ending)
     schedule = Schedule(asyncio.get_running_loop())
     ending.callback(schedule.close)
-    reconfiguration = Reconfiguration(live_config(config))
-    live = reconfiguration.live
-    controller = Controller(
-        log,
-        node_id=node.id,
-        cluster_id=cluster_id,
-        new_id=lambda: os.urandom(16),
-        defaults=TopicDefaults(
-            config.values["num.partitions"],
-            config.values["default.replication.factor"],
-            config.values["min.insync.replicas"],
-        ),
-        check_topic_configs=live.check_topic,
-        check_broker_configs=live.check_broker,
-        check_group_configs=live.check_group,
-    )
+    live = Reconfiguration(live_config(node.config)).live
+    controller = _new_controller(node, log, cluster_id, live)
     controller.load()
-    settings = api_settings(node, live)
-    watching: Watching | None = None
-
-    def the_watching() -> Watching:
-        assert watching is not None, "no request before the listeners serve"
-        return watching
-
+    sessions = BrokerSessions(node.config.values["broker.session.timeout.ms"])
+    defaults = _partition_defaults(node)
+    clock_ms = steady_clock_ms(node.now_ms)
+    watching = Watching(
+        controller,
+        sessions,
+        defaults,
+        schedule.changes,
+        schedule.timers,
+        clock_ms,
+        preferred_interval_ms=_preferred_interval_ms(node),
+        unclean_interval_ms=node.config.values["unclean.leader.election.interval.ms"],
+    )
     parts = ControllerParts(
         node_id=node.id,
         now_ms=node.now_ms,
@@ -98,38 +89,23 @@ def serve_controller(node: Node, log: ControllersLog, cluster_id: str, ending: A
         is_address=is_address,
         is_host=is_host,
         directory_id=log.directory_id,
-        authorizer=_authorizer(node, controller),
-        clock_ms=steady_clock_ms(node.now_ms),
+        authorizer=authorizer_of(node, lambda: controller.view),
+        clock_ms=clock_ms,
         controller=controller,
         log=log,
-        sessions=BrokerSessions(config.values["broker.session.timeout.ms"]),
+        sessions=sessions,
         observers=Observers(),
-        defaults=PartitionDefaults(
-            node_id=node.id,
-            min_insync_replicas=config.values["min.insync.replicas"],
-            unclean_leader_election=config.values["unclean.leader.election.enable"],
-        ),
+        defaults=defaults,
         endpoints=_endpoints(ports),
         served=lambda: apis,
-        sessions_changed=lambda: the_watching().sessions_changed(),
-        heard=lambda broker_id, epoch, connection: the_watching().heard(broker_id, epoch, connection),
+        sessions_changed=watching.sessions_changed,
+        heard=watching.heard,
     )
+    settings = api_settings(node, live)
     apis: Mapping[int, Served] = Apis(cast("NodeParts", parts), settings, (), CONTROLLER_MODULES)
-    connections = Connections(
-        Routes(apis),
-        schedule.turn,
-        node.now_ms,
-        connection_limits(config, live),
-        lambda: controller.view,
-    )
+    limits = connection_limits(node.config, live)
+    connections = Connections(Routes(apis), schedule.turn, node.now_ms, limits, lambda: controller.view)
     connections.dispatcher.authorizer = parts.authorizer
-    watching = Watching(
-        parts,
-        preferred_interval_ms=config.values["leader.imbalance.check.interval.seconds"] * 1000
-        if config.values["auto.leader.rebalance.enable"]
-        else None,
-        unclean_interval_ms=config.values["unclean.leader.election.interval.ms"],
-    )
     ending.callback(watching.close)
     ending.callback(connections.start_sweeping(schedule.timers))
     watching.start()
@@ -145,12 +121,37 @@ def serve_controller(node: Node, log: ControllersLog, cluster_id: str, ending: A
     )
 
 
-def _authorizer(node: Node, controller: Controller) -> Authorizer:
-    if not node.config.values["authorizer.class.name"]:
-        return ALLOW_ALL
-    from odradek.server.security.authorizer import new_authorizer
+def _new_controller(node: Node, log: MetadataLog, cluster_id: str, live: LiveConfig[LogConfig]) -> Controller:
+    values = node.config.values
+    return Controller(
+        log,
+        node_id=node.id,
+        cluster_id=cluster_id,
+        new_id=lambda: os.urandom(16),
+        defaults=TopicDefaults(
+            values["num.partitions"], values["default.replication.factor"], values["min.insync.replicas"]
+        ),
+        check_topic_configs=live.check_topic,
+        check_broker_configs=live.check_broker,
+        check_group_configs=live.check_group,
+    )
 
-    return new_authorizer(node.config, lambda: controller.view, node.now_ms)
+
+def _partition_defaults(node: Node) -> PartitionDefaults:
+    values = node.config.values
+    return PartitionDefaults(
+        node_id=node.id,
+        min_insync_replicas=values["min.insync.replicas"],
+        unclean_leader_election=values["unclean.leader.election.enable"],
+    )
+
+
+def _preferred_interval_ms(node: Node) -> int | None:
+    """None: leaders are not moved back."""
+    values = node.config.values
+    if not values["auto.leader.rebalance.enable"]:
+        return None
+    return values["leader.imbalance.check.interval.seconds"] * 1000
 
 
 def _endpoints(ports: Ports) -> tuple[ControllerEndpoint, ...]:

@@ -20,10 +20,13 @@ from odradek.coordinator.controller.elections import elect_preferred_leaders, el
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo
-    from odradek.apis.controller.parts import ControllerParts
-    from odradek.apis.turn import TimerHandle
-    from odradek.coordinator.cluster.view import Broker
+    from odradek.apis.turn import TimerHandle, Timers, WorkQueue
+    from odradek.coordinator.cluster.view import Broker, ClusterView
+    from odradek.coordinator.controller.batch import PartitionDefaults
+    from odradek.coordinator.controller.broker_sessions import BrokerSessions
     from odradek.coordinator.controller.draft import RecordDraft
+    from odradek.coordinator.controller.elections import Elections
+    from odradek.coordinator.controller.machine import Controller
     from odradek.wire.messages.metadata_records import MetadataRecord
     from odradek.wire.work import Work
 
@@ -36,18 +39,35 @@ MORE_ELECTIONS_MS = 10
 """Pause before the next elections, where there may be more than one decision can change."""
 
 
+Elect = Callable[["ClusterView", "PartitionDefaults"], "Elections"]
+
+
 class Watching:
     """See the module."""
 
     def __init__(
-        self, parts: ControllerParts, *, preferred_interval_ms: int | None, unclean_interval_ms: int
+        self,
+        controller: Controller,
+        sessions: BrokerSessions,
+        defaults: PartitionDefaults,
+        changes: WorkQueue,
+        timers: Timers,
+        clock_ms: Callable[[], int],
+        *,
+        preferred_interval_ms: int | None,
+        unclean_interval_ms: int,
     ) -> None:
         """`preferred_interval_ms`: None if leaders are not moved back to the first replicas."""
-        self._parts = parts
+        self._controller = controller
+        self._sessions = sessions
+        self._defaults = defaults
+        self._changes = changes
+        self._timers = timers
+        self._clock_ms = clock_ms
         self._preferred_interval_ms = preferred_interval_ms
         self._unclean_interval_ms = unclean_interval_ms
         self._session_timer: TimerHandle | None = None
-        self._timers: dict[str, TimerHandle] = {}
+        self._election_timers: dict[str, TimerHandle] = {}
         self._connections: dict[int, ConnectionInfo] = {}
         """Connection of the newest heartbeat, by broker."""
         self._reached: dict[int, int] = {}
@@ -57,16 +77,17 @@ class Watching:
 
     def start(self) -> None:
         """Every unfenced broker has a whole session from now on."""
-        parts = self._parts
-        parts.sessions.begin(parts.controller.view.registrations.values(), parts.clock_ms())
+        self._sessions.begin(self._controller.view.registrations.values(), self._clock_ms())
         self.sessions_changed()
-        if self._preferred_interval_ms is not None:
-            self._after("preferred", self._preferred_interval_ms, self._elect_preferred)
-        self._after("unclean", self._unclean_interval_ms, self._elect_unclean)
+        if (interval_ms := self._preferred_interval_ms) is not None:
+            what = "leaders are elected: the first replicas"
+            self._elect_after(interval_ms, what, elect_preferred_leaders, interval_ms)
+        interval_ms = self._unclean_interval_ms
+        self._elect_after(interval_ms, "leaders are elected uncleanly", elect_unclean_leaders, interval_ms)
 
     def close(self) -> None:
         self._is_closed = True
-        for timer in (self._session_timer, *self._timers.values()):
+        for timer in (self._session_timer, *self._election_timers.values()):
             if timer is not None:
                 timer.cancel()
         for task in list(self._knocking):
@@ -83,18 +104,16 @@ class Watching:
         """Looks again when the next session may be over."""
         if self._session_timer is not None or self._is_closed:
             return
-        due_ms = self._parts.sessions.next_expiry_ms
+        due_ms = self._sessions.next_expiry_ms
         if due_ms is not None:
-            delay_ms = max(due_ms - self._parts.clock_ms(), 1)
-            self._session_timer = self._parts.timers.after(delay_ms, self._expire)
+            self._session_timer = self._timers.after(max(due_ms - self._clock_ms(), 1), self._expire)
 
     def _expire(self) -> None:
         self._session_timer = None
-        parts = self._parts
 
         def decide() -> list[MetadataRecord]:
             # Heartbeats that have come before this are decided on: they are earlier in the queue.
-            return fence_expired(parts.controller.view, parts.defaults, parts.sessions, parts.clock_ms())
+            return fence_expired(self._controller.view, self._defaults, self._sessions, self._clock_ms())
 
         self._run("brokers without a session are fenced", decide, self.sessions_changed)
 
@@ -112,7 +131,7 @@ class Watching:
                 self._knock(self._reach(broker))
 
     def _registered(self, broker_id: int, broker_epoch: int) -> Broker | None:
-        broker = self._parts.controller.view.registrations.get(broker_id)
+        broker = self._controller.view.registrations.get(broker_id)
         return None if broker is None or broker.epoch != broker_epoch else broker
 
     def _lost(self, broker_id: int, broker_epoch: int, connection: ConnectionInfo) -> None:
@@ -150,41 +169,31 @@ class Watching:
             await asyncio.sleep(KNOCK_AGAIN_S)
 
     def _fence(self, broker: Broker) -> None:
-        parts = self._parts
-
         def decide() -> list[MetadataRecord]:
             if broker.node_id in self._connections:
                 return []
-            return fence(parts.controller.view, parts.defaults, parts.sessions, broker.node_id, broker.epoch)
+            view = self._controller.view
+            return fence(view, self._defaults, self._sessions, broker.node_id, broker.epoch)
 
         self._run(f"broker {broker.node_id} is dead and is fenced", decide)
 
     # Elections
 
-    def _after(self, name: str, delay_ms: int, callback: Callable[[], None]) -> None:
-        if not self._is_closed:
-            self._timers[name] = self._parts.timers.after(delay_ms, callback)
+    def _elect_after(self, delay_ms: int, what: str, elect: Elect, interval_ms: int) -> None:
+        if self._is_closed:
+            return
+        pause_ms = interval_ms
 
-    def _elect_preferred(self) -> None:
-        assert self._preferred_interval_ms is not None
-        found = elect_preferred_leaders(self._parts.controller.view, self._parts.defaults)
-        delay_ms = MORE_ELECTIONS_MS if found.has_more else self._preferred_interval_ms
-        self._after("preferred", delay_ms, self._elect_preferred)
-        if found.records:
-            self._run(
-                "leaders are elected: the first replicas",
-                lambda: elect_preferred_leaders(self._parts.controller.view, self._parts.defaults).records,
-            )
+        def decide() -> list[MetadataRecord]:
+            nonlocal pause_ms
+            found = elect(self._controller.view, self._defaults)
+            pause_ms = MORE_ELECTIONS_MS if found.has_more else interval_ms
+            return found.records
 
-    def _elect_unclean(self) -> None:
-        found = elect_unclean_leaders(self._parts.controller.view, self._parts.defaults)
-        delay_ms = MORE_ELECTIONS_MS if found.has_more else self._unclean_interval_ms
-        self._after("unclean", delay_ms, self._elect_unclean)
-        if found.records:
-            self._run(
-                "leaders are elected uncleanly",
-                lambda: elect_unclean_leaders(self._parts.controller.view, self._parts.defaults).records,
-            )
+        def begin() -> None:
+            self._run(what, decide, lambda: self._elect_after(pause_ms, what, elect, interval_ms))
+
+        self._election_timers[what] = self._timers.after(delay_ms, begin)
 
     # Inside
 
@@ -211,7 +220,7 @@ class Watching:
             logger.error("%s: failed", what, exc_info=error)
             then()
 
-        self._parts.changes.run(self._parts.controller.changing(edit), done, failed)
+        self._changes.run(self._controller.changing(edit), done, failed)
 
 
 async def _is_refused(broker: Broker) -> bool | None:

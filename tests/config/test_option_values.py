@@ -10,7 +10,7 @@ import pytest
 from odradek.config.broker_config import BrokerConfig, load
 from odradek.config.live import LiveConfig
 from odradek.config.options import BROKER_OPTIONS, TOPIC_OPTIONS
-from odradek.config.role import Role
+from odradek.config.roles import Role
 from odradek.config.secret import Secret
 from tests.kit.collecting import collected
 from tools.option_values import stub

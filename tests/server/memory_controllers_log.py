@@ -7,7 +7,6 @@ import time
 from bisect import bisect_right
 
 from odradek.apis.controller.parts import EndOfEpoch, SnapshotName
-from odradek.coordinator.controller.log import LoadedBatch
 from odradek.coordinator.controller.record_versions import version_of
 from odradek.wire.messages.metadata_records import (
     Endpoint,
@@ -21,12 +20,12 @@ from odradek.wire.messages.metadata_records import (
     encode_metadata_record,
 )
 from odradek.wire.records import Record, build_batch
-from odradek.wire.work import finish
+from tests.coordinator.memory_metadata_log import MemoryMetadataLog
 
 EPOCH = 1
 
 
-class MemoryControllersLog:
+class MemoryControllersLog(MemoryMetadataLog):
     """Begins with the records of a leader that is the only voter, at this address."""
 
     start_offset = 0
@@ -34,7 +33,8 @@ class MemoryControllersLog:
 
     def __init__(self, node_id: int, host: str, port: int) -> None:
         self.directory_id = os.urandom(16)
-        self.loaded: list[LoadedBatch] = []
+        self._metadata_version: int | None = None
+        """None: control records."""
         self._batches: list[bytes] = []
         self._ends: list[int] = []
         self._watchers: list = []
@@ -45,43 +45,26 @@ class MemoryControllersLog:
             kraft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
         )
         known = [Voter(voter_id=node_id)]
-        self._hold(
-            [
-                LeaderChangeMessage(version=0, leader_id=node_id, voters=known, granting_voters=known),
-                KRaftVersionRecord(version=0, kraft_version=1),
-                VotersRecord(version=0, voters=[voter]),
-            ],
-            None,
+        super().__init__(
+            LeaderChangeMessage(version=0, leader_id=node_id, voters=known, granting_voters=known),
+            KRaftVersionRecord(version=0, kraft_version=1),
+            VotersRecord(version=0, voters=[voter]),
         )
 
-    @property
-    def end_offset(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    def batches(self):
-        return iter(list(self.loaded))
-
-    def append(self, records, metadata_version):
-        return finish(self.appending(records, metadata_version))
-
     def appending(self, records, metadata_version):
-        yield None
-        self._hold(list(records), metadata_version)
-        return self.end_offset - 1
+        self._metadata_version = metadata_version
+        return (yield from super().appending(records, metadata_version))
 
-    def _hold(self, records, metadata_version) -> None:
-        first, now_ms = self.end_offset, int(time.time() * 1000)
-        if metadata_version is None:
+    def _hold(self, records) -> None:
+        first, level, now_ms = self.end_offset, self._metadata_version, int(time.time() * 1000)
+        if level is None:
             pairs = [encode_control_record(one) for one in records]
         else:
-            pairs = [
-                (None, encode_metadata_record(one, version_of(one, metadata_version))) for one in records
-            ]
+            pairs = [(None, encode_metadata_record(one, version_of(one, level))) for one in records]
         rows = [Record(first + number, now_ms, *pair) for number, pair in enumerate(pairs)]
-        batch = build_batch(rows, leader_epoch=EPOCH, control=metadata_version is None)
-        self._batches.append(bytes(batch))
-        self._ends.append(first + len(rows))
-        self.loaded.append(LoadedBatch(records, self.end_offset - 1, is_snapshot=False))
+        self._batches.append(bytes(build_batch(rows, leader_epoch=EPOCH, control=level is None)))
+        super()._hold(records)
+        self._ends.append(self.end_offset)
         watchers, self._watchers = self._watchers, []
         for appended in watchers:
             appended()

@@ -40,16 +40,22 @@ def read_levels(features: Sequence[str], release_version: str | None) -> dict[st
         raise ConfigError(f"--feature, --release-version: {error}.") from None
 
 
+def refuse_levels(config: BrokerConfig, directory: str) -> None:
+    """ConfigError: levels are given for a directory that has some."""
+    if config.first_levels is not None:
+        raise ConfigError(
+            f"log.dirs: {directory} is not new, and --feature and --release-version are for new directories: "
+            "start without them, and change levels with odradek cluster features."
+        )
+
+
 def check_levels(config: BrokerConfig, view: ClusterView) -> None:
     """Refuses with ConfigError a start that would change existing levels, or whose directories need other
     levels. `view` is the loaded one.
     """
     is_new = view.features_epoch == 0
-    if config.first_levels is not None and not is_new:
-        raise ConfigError(
-            f"log.dirs: {config.data_directories[0]} is not new, and --feature and --release-version are for "
-            "new directories: start without them, and change levels with odradek cluster features."
-        )
+    if not is_new:
+        refuse_levels(config, config.data_directories[0])
     levels = (config.first_levels or {}) if is_new else view.features
     level = levels.get(METADATA_VERSION, DIRECTORIES_SINCE)
     if level < DIRECTORIES_SINCE and len(config.data_directories) > 1:

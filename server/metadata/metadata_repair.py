@@ -21,7 +21,6 @@ name before the damaged one is touched.
 
 import os
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from odradek.config.config_error import ConfigError
@@ -49,8 +48,7 @@ from odradek.server.metadata.metadata_files import (
     sync_directory_of,
 )
 from odradek.server.metadata.metadata_store import UNREADABLE, SqliteMetadataStore, checksum
-from odradek.storage.checkpoints import PARTITION_METADATA, read_partition_metadata
-from odradek.storage.directories.store import key_of
+from odradek.server.metadata.topics_on_disk import FoundTopic, topics_on_disk
 from odradek.storage.disk import Disk
 from odradek.wire.errors import KafkaError
 
@@ -59,9 +57,9 @@ _PAGE_SIZE, _COUNTER, _FREE_PAGES, _VALID_FOR = slice(16, 18), slice(24, 28), sl
 """In SQLite's header; the second counts changes, the last says for which of them the count of pages is."""
 _MENDED_BYTES_MAX = 4096
 """Size of a row that can be mended; each of its bits is tried."""
-_KEEPING_ALL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-_KEEPING_LATEST = {"cleanup.policy": "compact"}
-_NAMES_TOLD = 20
+KEEPING_ALL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+KEEPING_LATEST = {"cleanup.policy": "compact"}
+NAMES_TOLD = 20
 
 Rows = dict[tuple[str, str], str]
 
@@ -198,17 +196,17 @@ def _stand_in_for_lost(rows: Rows, now_ms: int, tell: Callable[[str], object]) -
     )
     kept = []
     for name in sorted(key for kind, key in rows if kind == TOPIC):
-        keeping = _KEEPING_LATEST if name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) else _KEEPING_ALL
+        keeping = KEEPING_LATEST if name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) else KEEPING_ALL
         missing = {option for option in keeping if (TOPIC_CONFIG, f"{name}/{option}") not in rows}
         for option in missing:
             rows[TOPIC_CONFIG, f"{name}/{option}"] = keeping[option]
-        if missing and keeping is _KEEPING_ALL:
+        if missing and keeping is KEEPING_ALL:
             kept.append(name)
     if kept:
-        more = f" and {len(kept) - _NAMES_TOLD} more" if len(kept) > _NAMES_TOLD else ""
-        options = ", ".join(_KEEPING_ALL)
+        more = f" and {len(kept) - NAMES_TOLD} more" if len(kept) > NAMES_TOLD else ""
+        options = ", ".join(KEEPING_ALL)
         tell(
-            f"topics {', '.join(kept[:_NAMES_TOLD])}{more}: their settings may be lost; they keep all "
+            f"topics {', '.join(kept[:NAMES_TOLD])}{more}: their settings may be lost; they keep all "
             f"records until somebody says anew what {options} are to be"
         )
 
@@ -306,61 +304,15 @@ def _give_first_page(path: str) -> None:
         file.write(page)
 
 
-# The topics of directories
-# --------------------------------------------------------------------------------------
-
-
 def _topics_on_disk(
     disk: Disk, directories: Sequence[str], rows: Rows, tell: Callable[[str], object]
-) -> list[tuple[str, bytes, int]]:
-    """(name, id, number of partitions) of topics without a row. A directory with messages of old formats was
-    never served: it belongs to no topic.
-    """
-    ids: dict[str, Counter[bytes]] = {}
-    counts: dict[str, int] = {}
-    for (kind, key), _ in rows.items():
+) -> list[FoundTopic]:
+    """Topics of which rows are missing."""
+    indexes: dict[str, set[int]] = {}
+    for kind, key in rows:
         if kind == PARTITION:
             name, _, number = key.rpartition("/")
-            counts[name] = max(counts.get(name, 0), int(number) + 1)
-    for directory in directories:
-        for entry in disk.list(directory):
-            place = key_of(entry)
-            if place is None:
-                continue
-            try:
-                topic_id = read_partition_metadata(disk, f"{directory}/{entry}/{PARTITION_METADATA}")
-            except OSError:
-                continue
-            if topic_id is None or (DELETION, topic_id.hex()) in rows:
-                continue
-            name, index = place
-            known = rows.get((TOPIC, name))
-            if known is not None and known != topic_id.hex():
-                continue
-            if known is None and _is_old(disk, f"{directory}/{entry}"):
-                tell(
-                    f"{directory}/{entry} has messages of format v0 or v1 and is left alone: odradek "
-                    "import-log takes it in"
-                )
-                continue
-            ids.setdefault(name, Counter())[topic_id] += 1
-            counts[name] = max(counts.get(name, 0), index + 1)
-    for (kind, name), value in rows.items():
-        if kind == TOPIC:
-            ids.setdefault(name, Counter())[bytes.fromhex(value)] += 1
-            counts.setdefault(name, 1)
-    return [
-        (name, found.most_common(1)[0][0], counts[name])
-        for name, found in ids.items()
-        if (TOPIC, name) not in rows
-        or any((PARTITION, f"{name}/{index}") not in rows for index in range(counts[name]))
-    ]
-
-
-def _is_old(disk: Disk, path: str) -> bool:
-    from odradek.storage.recovery.log_walk import begins_with_messages  # a repair is rare
-
-    try:
-        return begins_with_messages(disk, path)
-    except OSError:
-        return False
+            indexes.setdefault(name, set()).add(int(number))
+    ids = {name: bytes.fromhex(value) for (kind, name), value in rows.items() if kind == TOPIC}
+    deleted = {bytes.fromhex(key) for kind, key in rows if kind == DELETION}
+    return topics_on_disk(disk, directories, ids, indexes, deleted, tell)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import OLDEST
 from odradek.server.controller import Deciding
+from odradek.server.node_parts import add_first_users
 from odradek.wire.errors import KafkaError
-from odradek.wire.work import finish
 
 if TYPE_CHECKING:
-    from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.machine import ClusterMachine
     from odradek.server.metadata.metadata_store import SqliteMetadataStore
     from odradek.server.network.ports import Ports
@@ -34,7 +33,7 @@ def decide_alone(bound: Bound, ending: AsyncExitStack) -> Deciding:
 
     def when_open() -> None:
         _finalize_features(bound, machine)
-        _add_first_users(bound.node.config, machine)
+        add_first_users(bound.node.config, machine)
 
     return Deciding(
         plane=machine,
@@ -139,20 +138,6 @@ def _finalize_features(bound: Bound, machine: ClusterMachine) -> None:
         logger.error("the cluster has no feature levels until the next start: %s", error)
     # Some levels come with settings.
     bound.reconfiguration.follow(machine.view)
-
-
-def _add_first_users(config: BrokerConfig, machine: ClusterMachine) -> None:
-    """Users of the environment that the cluster does not have yet."""
-    if not config.first_users:
-        return
-    from odradek.coordinator.cluster.draft import at_once
-    from odradek.server.security.users import missing_credentials
-    from odradek.wire.scram import MECHANISM_NAMES
-
-    credentials = missing_credentials(config.first_users, machine.view.scram_users)
-    finish(machine.changing(at_once(lambda draft: draft.change_scram_users(credentials))))
-    for user, mechanism in credentials:
-        logger.info("user %r was made for %s, as the environment asks for", user, MECHANISM_NAMES[mechanism])
 
 
 def _new_topic_id() -> bytes:

@@ -10,7 +10,7 @@ from odradek.wire.version import __version__
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
-    from odradek.server.broker import BrokerServer
+    from odradek.server.process.main_loop import NodeServer
 
 ABOUT = """\
 Start a broker. It prints one line when it is ready and stops cleanly at Ctrl-C or
@@ -163,14 +163,14 @@ def _leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _metrics_text(server: "BrokerServer") -> str:
+def _metrics_text(server: "NodeServer") -> str:
     if server.config.metrics_address is None:
         return ""
     host = server.config.metrics_address[0] or "0.0.0.0"
     return f", metrics {f'[{host}]' if ':' in host else host}:{server.metrics_port}"
 
 
-def _tell_ready(server: "BrokerServer") -> None:
+def _tell_ready(server: "NodeServer") -> None:
     """One line that people read and scripts wait for; addresses with their real ports."""
     addresses = []
     for _, host, port in server.addresses:

@@ -145,6 +145,8 @@ class BrokerConfig:
         self.inter_broker_login = self.controller_login = None
         self.cluster = self.controller = None
         if role is Role.CONTROLLER:
+            if self.metrics_address is not None:
+                raise ConfigError(f"{METRICS_LISTEN} is for brokers: a controller serves no metrics.")
             listener_names = self._resolve_controller(given)
         else:
             self.cluster, listener_names = self._resolve_listeners(given, in_cluster=role is Role.BROKER)
@@ -322,7 +324,7 @@ def load(
     if metrics is not None:
         sources.put(METRICS_LISTEN, metrics, "--metrics")
     sources.check_values()
-    config = BrokerConfig(
+    return BrokerConfig(
         sources.given,
         cluster_id=cluster_id or environ.get("CLUSTER_ID") or None,
         warnings=sources.warnings,
@@ -330,12 +332,6 @@ def load(
         known=known,
         first_users=_first_users(environ),
     )
-    if config.controller is not None:
-        raise ConfigError(
-            "process.roles=controller is not supported, since Odradek does not keep the log of a controller: "
-            "run the controllers with Apache Kafka, and set process.roles=broker."
-        )
-    return config
 
 
 def _first_users(environ: Mapping[str, str]) -> "tuple[FirstUser, ...]":

@@ -130,6 +130,10 @@ class BrokerServer:
     async def start(self) -> None:
         """Returns when every listener answers. Raises ConfigError with one sentence for people; a start that
         fails leaves nothing behind."""
+        if self.config.controller is not None:
+            from odradek.config.config_error import ConfigError
+
+            raise ConfigError("process.roles=controller is for `odradek serve`: this node is to be a broker.")
         async with AsyncExitStack() as ending:
             if self.config.values["zookeeper.connect"]:
                 serves = serve_in_zookeeper

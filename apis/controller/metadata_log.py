@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import on_cluster
 from odradek.apis.api import Waiting
-from odradek.apis.controller.parts import ControllerParts, SnapshotName, of_controller
+from odradek.apis.controller.parts import ControllerParts, of_controller
 from odradek.apis.declaration import Api
 from odradek.coordinator.cluster.topics import CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID
+from odradek.coordinator.controller import log as log_types
 from odradek.wire.acl_types import Operation
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import fetch_snapshot
 from odradek.wire.messages.fetch import (
     EpochEndOffset,
@@ -94,26 +95,19 @@ class FetchMetadata:
             is_old = epoch < log.leader_epoch
             code = ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
             return replace(data, error_code=code)
-        snapshot = self._snapshot_for(asked.fetch_offset, last_epoch)
-        if snapshot is not None:
-            return replace(data, snapshot_id=SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch))
-        if (asked.fetch_offset, last_epoch) != (0, 0):
-            end = log.end_of_epoch(last_epoch)
-            if end.epoch != last_epoch or end.end_offset < asked.fetch_offset:
-                diverging = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
-                return replace(data, diverging_epoch=diverging)
+        wanted = log.snapshot_for(asked.fetch_offset, last_epoch)
+        if wanted is not None:
+            return replace(data, snapshot_id=SnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch))
+        end = log.diverging_epoch(asked.fetch_offset, last_epoch)
+        if end is not None:
+            return replace(data, diverging_epoch=EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset))
         if asked.fetch_offset < log.end_offset:
             limit = min(request.max_bytes, asked.partition_max_bytes, RESPONSE_BYTES_MAX)
-            return replace(data, records=log.read(asked.fetch_offset, max(limit, 1)))
+            try:
+                return replace(data, records=log.read(asked.fetch_offset, max(limit, 1)))
+            except KafkaError as error:
+                return replace(data, error_code=error.code)
         return data
-
-    def _snapshot_for(self, offset: int, epoch: int) -> SnapshotName | None:
-        """The newest snapshot, for a follower that has less than the beginning of the log."""
-        log = self._parts.log
-        if log.start_offset == 0:
-            return None
-        begins_there = offset == log.start_offset and log.end_of_epoch(epoch).epoch == epoch
-        return None if offset > log.start_offset or begins_there else log.newest_snapshot()
 
     def _waiting(self, request: FetchRequest, asked: FetchPartition, version: int) -> Waiting:
         log = self._parts.log
@@ -194,21 +188,19 @@ class FetchSnapshot:
             position=asked.position,
             unaligned_records=b"",
         )
-        snapshot = SnapshotName(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
         if name != CLUSTER_METADATA_TOPIC or asked.partition != 0:
             return replace(piece, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if asked.current_leader_epoch != log.leader_epoch:
             is_old = asked.current_leader_epoch < log.leader_epoch
             code = ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
             return replace(piece, error_code=code)
-        size = log.snapshot_size(snapshot)
-        if size is None:
-            return replace(piece, error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
-        if not 0 <= asked.position < size:
-            return replace(piece, error_code=ErrorCode.POSITION_OUT_OF_RANGE)
+        wanted = log_types.SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
         limit = min(max(request.max_bytes, 1), RESPONSE_BYTES_MAX)
-        data = log.read_snapshot(snapshot, asked.position, limit)
-        return replace(piece, size=size, unaligned_records=data)
+        try:
+            size_bytes, data = log.read_snapshot(wanted, asked.position, limit)
+        except KafkaError as error:
+            return replace(piece, error_code=error.code)
+        return replace(piece, size=size_bytes, unaligned_records=data)
 
 
 APIS = (

@@ -15,23 +15,10 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.coordinator.controller.batch import PartitionDefaults
     from odradek.coordinator.controller.broker_sessions import BrokerSessions
+    from odradek.coordinator.controller.log import EpochEnd, SnapshotId
     from odradek.coordinator.controller.machine import Controller
     from odradek.coordinator.controller.observers import Observers
-
-
-class SnapshotName(NamedTuple):
-    """Name of a snapshot of the metadata log."""
-
-    end_offset: int
-    """Offset after the last record that it sums up."""
-    epoch: int
-
-
-class EndOfEpoch(NamedTuple):
-    """Where the records of an epoch end."""
-
-    epoch: int
-    end_offset: int
+    from odradek.wire.schema import Records
 
 
 class ReadableLog(Protocol):
@@ -53,18 +40,19 @@ class ReadableLog(Protocol):
     def directory_id(self) -> bytes:
         """Id of the directory of the log."""
 
-    def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one with this offset on, the first one in any case; b"" at the end."""
+    def read(self, offset: int, max_bytes: int) -> Records:
+        """Whole batches from the one with this offset on, the first one in any case; b"" at the end.
+        KafkaError: they cannot be read."""
 
-    def end_of_epoch(self, epoch: int) -> EndOfEpoch:
-        """The last epoch up to this one that the log has, and its end."""
+    def diverging_epoch(self, offset: int, last_fetched_epoch: int) -> EpochEnd | None:
+        """The end of the epoch up to which a fetcher's log is as this one, if it is not up to `offset`."""
 
-    def newest_snapshot(self) -> SnapshotName | None: ...
+    def snapshot_for(self, offset: int, last_fetched_epoch: int) -> SnapshotId | None:
+        """The snapshot that a fetcher at `offset` needs, since the log does not go back so far."""
 
-    def snapshot_size(self, snapshot: SnapshotName) -> int | None:
-        """In bytes; None: there is no such snapshot."""
-
-    def read_snapshot(self, snapshot: SnapshotName, position: int, max_bytes: int) -> bytes: ...
+    def read_snapshot(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes]:
+        """Size of a snapshot, and bytes of it from a position on.
+        KafkaError: SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
 
     def watch(self, appended: Callable[[], None]) -> None:
         """Calls it once, after the next append."""

@@ -137,7 +137,7 @@ class ClusterMachine(Decisions):
 
     def load(self) -> None:
         """Build the first view from the store; subscribers are not called."""
-        loaded = _Loaded()
+        loaded = LoadedRows()
         for row in self._store.rows():
             loaded.add(row)
         topics = loaded.topics()
@@ -416,7 +416,7 @@ class RowDraft(Draft):
 
 
 @dataclass(slots=True)
-class _Loaded:
+class LoadedRows:
     """The content of the rows, put together when all are read: they come in any order."""
 
     topic_ids: dict[str, bytes] = field(default_factory=dict)

@@ -5,7 +5,8 @@ Source: Formatter, BootstrapMetadata and ActivationRecordsGenerator of Kafka 4.4
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from odradek.coordinator.cluster.changes import MIN_INSYNC_REPLICAS
 from odradek.coordinator.cluster.features import (
@@ -14,15 +15,45 @@ from odradek.coordinator.cluster.features import (
     METADATA_VERSION,
     SCRAM_SINCE,
 )
+from odradek.coordinator.controller.log import LoadedBatch
 from odradek.coordinator.controller.record_versions import TRANSACTIONS_SINCE
 from odradek.coordinator.controller.records import config_records, credential_record, feature_records
 from odradek.coordinator.security.scram_users import Key as ScramKey
 from odradek.coordinator.security.scram_users import ScramCredential
 from odradek.wire.messages.metadata_records import (
+    AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
+    FeatureLevelRecord,
     MetadataRecord,
 )
+
+
+class Beginning(NamedTuple):
+    """Whether a log has begun a cluster."""
+
+    has_level: bool
+    """Whether there is a metadata.version."""
+    is_in_transaction: bool
+    """Whether, without one, a crash has left a transaction open."""
+
+
+def beginning(batches: Iterable[LoadedBatch]) -> Beginning:
+    """Look for the metadata.version in a log, which is in its first records."""
+    has_level = is_in_transaction = False
+    for batch in batches:
+        for record in batch.records:
+            if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
+                has_level = True
+            elif isinstance(record, BeginTransactionRecord):
+                is_in_transaction = True
+            elif isinstance(record, EndTransactionRecord):
+                is_in_transaction = False
+            elif isinstance(record, AbortTransactionRecord):
+                is_in_transaction = has_level = False
+        if has_level and not is_in_transaction:
+            return Beginning(True, False)
+    return Beginning(False, is_in_transaction)
 
 
 def first_records(

@@ -18,6 +18,22 @@ class LoadedBatch(NamedTuple):
     is_snapshot: bool
 
 
+class SnapshotId(NamedTuple):
+    """Name of a snapshot of the metadata log."""
+
+    end_offset: int
+    """Offset of the first record after it."""
+    epoch: int
+    """Epoch of the last record that it sums up."""
+
+
+class EpochEnd(NamedTuple):
+    """A leader epoch, and the offset after its last record."""
+
+    epoch: int
+    end_offset: int
+
+
 class MetadataLog(Protocol):
     """See the module."""
 

@@ -1,7 +1,7 @@
-"""A controller: binds its listeners, loads the metadata log, and serves its APIs.
+"""A controller loads the metadata log and serves its APIs.
 
-It has no partitions of clients, so it has not the phases of a broker. Connections, their limits, and the
-handlers of requests that change the cluster are the same. Logins with SASL are not served.
+It has no partitions of clients, so it has not the phases of a broker. Connections, their limits and logins,
+and the handlers of requests that change the cluster are the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Protocol, cast
 from odradek.apis.controller.parts import ControllerEndpoint, ControllerParts, ReadableLog
 from odradek.apis.controller.table import CONTROLLER_MODULES
 from odradek.apis.table import Apis
+from odradek.config.config_error import ConfigError
 from odradek.coordinator.cluster.changes import TopicDefaults
+from odradek.coordinator.cluster.image_topics import InconsistentMetadata
 from odradek.coordinator.controller.batch import PartitionDefaults
 from odradek.coordinator.controller.broker_sessions import BrokerSessions
 from odradek.coordinator.controller.log import MetadataLog
@@ -25,13 +27,23 @@ from odradek.coordinator.controller.machine import Controller
 from odradek.coordinator.controller.observers import Observers
 from odradek.server.background.schedule import Schedule
 from odradek.server.controlling.watching import Watching
+from odradek.server.metadata.meta_properties import new_id
 from odradek.server.network.admission import is_address, is_host
 from odradek.server.network.connections import Connections
-from odradek.server.network.routes import Routes
 from odradek.server.network.timers import steady_clock_ms
-from odradek.server.phase_bind import bind_ports, live_config
-from odradek.server.phase_serve import api_settings, authorizer_of, connection_limits
+from odradek.server.node_parts import (
+    add_first_users,
+    api_settings,
+    authorizer_of,
+    follow_tls,
+    new_connections,
+    sweep_tokens,
+    tell_what_is_open,
+)
+from odradek.server.phase_bind import live_config
 from odradek.server.reconfiguration import Reconfiguration
+from odradek.wire.errors import KafkaError
+from odradek.wire.schema import uuid_from_text
 
 if TYPE_CHECKING:
     from odradek.apis.declaration import Served
@@ -58,14 +70,19 @@ class Controlling:
     watching: Watching
 
 
-def serve_controller(node: Node, log: ControllersLog, cluster_id: str, ending: AsyncExitStack) -> Controlling:
-    """Serves when it returns. `ending` gets what undoes it. Raises ConfigError with one sentence."""
-    ports = bind_ports(node, ending)
+def serve_controller(
+    node: Node, ports: Ports, log: ControllersLog, cluster_id: str, ending: AsyncExitStack
+) -> Controlling:
+    """Serves when it returns. `ports` are bound, `log` has a metadata.version. `ending` gets what undoes it.
+    Raises ConfigError with one sentence."""
     schedule = Schedule(asyncio.get_running_loop())
     ending.callback(schedule.close)
-    live = Reconfiguration(live_config(node.config)).live
-    controller = _new_controller(node, log, cluster_id, live)
-    controller.load()
+    reconfiguration = Reconfiguration(live_config(node.config))
+    controller = _new_controller(node, log, cluster_id, reconfiguration.live)
+    try:
+        controller.load()
+    except (InconsistentMetadata, KafkaError) as error:
+        raise ConfigError(f"The metadata log cannot be used: {error}.") from error
     sessions = BrokerSessions(node.config.values["broker.session.timeout.ms"])
     defaults = _partition_defaults(node)
     clock_ms = steady_clock_ms(node.now_ms)
@@ -96,21 +113,35 @@ def serve_controller(node: Node, log: ControllersLog, cluster_id: str, ending: A
         sessions=sessions,
         observers=Observers(),
         defaults=defaults,
-        endpoints=_endpoints(ports),
+        endpoints=endpoints_of(ports),
         served=lambda: apis,
         sessions_changed=watching.sessions_changed,
         heard=watching.heard,
     )
-    settings = api_settings(node, live)
+    settings = api_settings(node, reconfiguration.live)
     apis: Mapping[int, Served] = Apis(cast("NodeParts", parts), settings, (), CONTROLLER_MODULES)
-    limits = connection_limits(node.config, live)
-    connections = Connections(Routes(apis), schedule.turn, node.now_ms, limits, lambda: controller.view)
-    connections.dispatcher.authorizer = parts.authorizer
+    connections = new_connections(
+        node,
+        ports,
+        apis,
+        settings,
+        parts.authorizer,
+        reconfiguration,
+        lambda: controller.view,
+        schedule,
+        ending,
+    )
+    reconfiguration.follow(controller.view)
+    controller.publisher.subscribe(reconfiguration.view_changed)
+    sweep_tokens(node, controller, schedule, ending)
+    follow_tls(node.config, ports, reconfiguration, schedule, ending)
     ending.callback(watching.close)
     ending.callback(connections.start_sweeping(schedule.timers))
     watching.start()
     ending.callback(ports.close)
     ports.serve(connections)
+    tell_what_is_open(node.config, ports.listeners)
+    add_first_users(node.config, controller)
     return Controlling(
         node=node,
         ports=ports,
@@ -127,7 +158,7 @@ def _new_controller(node: Node, log: MetadataLog, cluster_id: str, live: LiveCon
         log,
         node_id=node.id,
         cluster_id=cluster_id,
-        new_id=lambda: os.urandom(16),
+        new_id=lambda: uuid_from_text(new_id(os.urandom)),
         defaults=TopicDefaults(
             values["num.partitions"], values["default.replication.factor"], values["min.insync.replicas"]
         ),
@@ -154,7 +185,7 @@ def _preferred_interval_ms(node: Node) -> int | None:
     return values["leader.imbalance.check.interval.seconds"] * 1000
 
 
-def _endpoints(ports: Ports) -> tuple[ControllerEndpoint, ...]:
+def endpoints_of(ports: Ports) -> tuple[ControllerEndpoint, ...]:
     """Addresses for others: advertised, else of the listeners, else the name of this machine."""
     found = []
     for listener in ports.listeners:

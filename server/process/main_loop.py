@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.server.broker import BrokerServer
+    from odradek.server.controlling.controller_server import ControllerServer
     from odradek.server.process.systemd import Systemd
+
+    NodeServer = BrokerServer | ControllerServer
 
 logger = logging.getLogger("odradek")
 
@@ -36,8 +39,8 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def run(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] | None = None) -> int:
-    """Runs a broker until SIGTERM, SIGINT or the end of the parent; the exit status.
+def run(config: BrokerConfig, on_ready: Callable[[NodeServer], None] | None = None) -> int:
+    """Runs a node until SIGTERM, SIGINT or the end of the parent; the exit status.
 
     `on_ready(server)` is called once, when every listener is open.
     """
@@ -49,9 +52,7 @@ def run(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] | None = 
         loop.close()
 
 
-async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] | None) -> int:
-    from odradek.server.broker import BrokerServer
-
+async def _serve(config: BrokerConfig, on_ready: Callable[[NodeServer], None] | None) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -66,9 +67,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
         has_failed = True
         stopping.set()
 
-    server = BrokerServer(
-        config, after_loading=gc.freeze, polls_before_sleep=True, owns_process=True, on_end=end
-    )
+    server = _new_server(config, end)
     try:
         if not await _is_started(server, stopping):
             return 0
@@ -93,6 +92,18 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
     return 1 if has_failed else 0
 
 
+def _new_server(config: BrokerConfig, on_end: Callable[[], None]) -> NodeServer:
+    if config.controller is not None:
+        from odradek.server.controlling.controller_server import ControllerServer
+
+        return ControllerServer(config, owns_process=True, on_end=on_end)
+    from odradek.server.broker import BrokerServer
+
+    return BrokerServer(
+        config, after_loading=gc.freeze, polls_before_sleep=True, owns_process=True, on_end=on_end
+    )
+
+
 def _systemd() -> Systemd | None:
     if "NOTIFY_SOCKET" not in os.environ:
         return None
@@ -101,7 +112,7 @@ def _systemd() -> Systemd | None:
     return systemd_of(os.environ)
 
 
-async def _is_started(server: BrokerServer, stopping: asyncio.Event) -> bool:
+async def _is_started(server: NodeServer, stopping: asyncio.Event) -> bool:
     """False where a signal came first: a node of a cluster may wait for its controllers for long."""
     starting = asyncio.ensure_future(server.start())
     stopped = asyncio.ensure_future(stopping.wait())

@@ -129,7 +129,11 @@ def test_of_two_voters_with_one_id_the_last_counts_as_in_kafka(node):
         # And these, of what Kafka takes, it cannot work with or is not built.
         ("controller.quorum.voters=-1@127.0.0.1:9093", "an entry is ID@HOST:PORT"),
         ("controller.quorum.bootstrap.servers=localhost:0", "an entry is HOST:PORT"),
-        ("process.roles=controller\nlisteners=CONTROLLER://:9093\n-advertised.listeners", "is not supported"),
+        (
+            "process.roles=controller\nlisteners=CONTROLLER://:9093\n-advertised.listeners\n"
+            "odradek.metrics.listen=9644",
+            "a controller serves no metrics",
+        ),
         ("process.roles=controller\ncontroller.quorum.voters=7@a:1,8@b:1", "beside the controllers 8@b:1"),
         ("process.roles=controller\ncontroller.quorum.bootstrap.servers=a:1,b:1", "controllers a:1,b:1"),
         (

@@ -1,4 +1,4 @@
-"""A controller over its socket, with its log in memory: brokers, readers of the log, Envelopes."""
+"""A controller over its socket, with its log on a disk in memory: brokers, readers of the log, Envelopes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from odradek.coordinator.cluster.features import FEATURES
 from odradek.coordinator.cluster.metadata_image import MetadataImage
 from odradek.coordinator.controller.bootstrap import first_records
 from odradek.server.controlling.serving import serve_controller
-from odradek.server.phase_bind import Node
+from odradek.server.metadata.metadata_log import DiskMetadataLog, ThisVoter
+from odradek.server.phase_bind import Node, bind_ports
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -36,9 +37,10 @@ from odradek.wire.messages.metadata_records import records_of_batch
 from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest
 from odradek.wire.records import iter_whole_batches
 from tests.raw_client import AsyncRawClient
-from tests.server.memory_controllers_log import EPOCH, MemoryControllersLog
+from tests.server.metadata_logs import PATH, new_disk
 
 CONTROLLER, BROKER = 100, 1
+EPOCH = 1
 CLUSTER = "controllers-of-a-test"
 METADATA_ID = bytes(15) + b"\1"
 LEVELS = {name: feature.highest for name, feature in FEATURES.items()}
@@ -79,11 +81,13 @@ def run(story, **options) -> None:
             "log.dirs": "unused",
             **options,
         }
-        log = MemoryControllersLog(CONTROLLER, "127.0.0.1", 9093)
+        voter = ThisVoter(CONTROLLER, bytes(range(16)), [("CONTROLLER", "127.0.0.1", 9093)])
+        log = DiskMetadataLog(new_disk(), PATH, voter, now_ms=lambda: int(time.time() * 1000))
         log.append(first_records(LEVELS, 1), LEVELS["metadata.version"])
         async with AsyncExitStack() as ending:
             node = Node(config=BrokerConfig(given))
-            await story(Running(serve_controller(node, log, CLUSTER, ending), log))
+            ports = bind_ports(node, ending)
+            await story(Running(serve_controller(node, ports, log, CLUSTER, ending), log))
 
     asyncio.run(running())
 

@@ -1,6 +1,7 @@
 """A cluster of several processes: Kafka's own controllers, Kafka's brokers, and nodes of Odradek.
 
-`Controllers` is a quorum of one controller, `ControllerQuorum` one of several, `KafkaMember` a broker of
+`Controllers` is a quorum of one controller, Kafka's or, with ODRADEK_TEST_CONTROLLERS=odradek, ours;
+`ControllerQuorum` is one of several of Kafka, `KafkaMember` a broker of
 Kafka under it, `OdradekMember` a node of ours. Each has `start`, `stop`, `kill` and `restart`; only processes
 that were started here are ever signalled.
 """
@@ -47,9 +48,14 @@ def new_cluster_id() -> str:
     return new_id(os.urandom)
 
 
+OUR_CONTROLLERS = os.environ.get("ODRADEK_TEST_CONTROLLERS") == "odradek"
+"""Whether tests that need one controller take ours."""
+
+
 class Controllers(reference.Kafka):
-    """One controller of Apache Kafka. `features` are the levels that differ from those of a new cluster: one
-    of the newest release, or of `release`, such as "4.0". With a `host` it cannot be killed.
+    """One controller, of Apache Kafka unless `OUR_CONTROLLERS`. `features` are the levels that differ from
+    those of a new cluster: one of the newest release, or of `release`, such as "4.0". With a `host` it cannot
+    be killed.
     `of_members` are properties of its nodes, unless they say otherwise; where controllers `are_shared`, a
     node of ours leaves in order."""
 
@@ -69,6 +75,7 @@ class Controllers(reference.Kafka):
         self.cluster_id = new_cluster_id()
         self.of_members = dict(of_members or {})
         self.are_shared = are_shared
+        self.is_ours = OUR_CONTROLLERS and version == CURRENT
         formatting = _levels(features or {})
         if release is not None:
             formatting += ["--release-version", release]
@@ -79,13 +86,25 @@ class Controllers(reference.Kafka):
             jvm=CONTROLLER_JVM,
             prefix=prefix,
             parent=parent,
-            host=host,
+            host=None if self.is_ours else host,
         )
+
+    def launch(self) -> None:
+        if not self.is_ours:
+            super().launch()
+            return
+        self._prepare()
+        is_new = not (self.data_dir / "meta.properties").exists()
+        command = [*self._prefix, sys.executable, "-m", "odradek", "serve", str(self._config)]
+        command += ["--cluster-id", self.cluster_id, *(self._formatting if is_new else ())]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def _format(self, config: pathlib.Path) -> None:
         own = (CONTROLLER_ID, self.port, self.data_dir, self.bootstrap_servers)
         config.write_text(controller_properties(*own, self._properties))
-        self._format_directories(config, ["--standalone", *self._formatting], self.cluster_id)
+        if not self.is_ours:
+            self._format_directories(config, ["--standalone", *self._formatting], self.cluster_id)
 
 
 class _Voter(reference.Kafka):

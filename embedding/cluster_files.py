@@ -2,7 +2,7 @@
 
 cluster.json                  ids and ports, which stay the same over restarts
 node-1/server.properties      of each node, beside its `log` and its `data`
-controller-1001/...           of each controller, formatted by Kafka's storage tool
+controller-1001/...           of each controller; those of Kafka are formatted by its storage tool
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ class Plan:
     """Ports for clients, for other nodes, and of the link in front of the second."""
     controllers: dict[int, list[int]]
     """Port, and that of the link in front of it."""
+    with_kafka: bool = True
+    """Whether the controllers are Kafka's, as all were before there were others."""
 
 
 class ClusterFiles:
@@ -65,6 +67,7 @@ class ClusterFiles:
         *,
         nodes: int,
         controllers: int,
+        with_kafka: bool,
         port: int,
         options: Mapping[str, Any],
         node_options: Mapping[int, Mapping[str, Any]],
@@ -72,7 +75,7 @@ class ClusterFiles:
         self._folder = folder
         self._options = {**_defaults(nodes), **options}
         self._node_options = node_options
-        self.plan = _planned(folder, nodes, controllers, port)
+        self.plan = _planned(folder, nodes, controllers, with_kafka, port)
 
     def links(self) -> list[tuple[int, int, int]]:
         """For `Links`."""
@@ -98,7 +101,7 @@ class ClusterFiles:
         (self._folder / PLAN_FILE).write_text(json.dumps(asdict(self.plan)))
         for node, given in texts.items():
             self._write(node, format_properties(given))
-        # What is ours alone would be a warning in Kafka's log.
+        # An option that Kafka does not know would be a warning in its log.
         of_kafka = {name: text for name, text in shared.items() if not name.startswith("odradek.")}
         for controller, (port, link) in self.plan.controllers.items():
             data = self.data_of(controller)
@@ -107,7 +110,7 @@ class ClusterFiles:
             self._write(controller, text)
 
     def format(self, kafka: KafkaPrograms) -> None:
-        """The directories of new controllers, all at once."""
+        """The directories of new controllers of Kafka, all at once."""
         new = [one for one in self.plan.controllers if not (self.data_of(one) / "meta.properties").exists()]
         if not new:
             return
@@ -178,7 +181,7 @@ def _defaults(nodes: int) -> dict[str, Any]:
     }
 
 
-def _planned(folder: Path, nodes: int, controllers: int, port: int) -> Plan:
+def _planned(folder: Path, nodes: int, controllers: int, with_kafka: bool, port: int) -> Plan:
     """That of the directory, or a new one."""
     file = folder / PLAN_FILE
     plan = _read(file) if file.exists() else _new_plan(nodes, controllers)
@@ -187,6 +190,8 @@ def _planned(folder: Path, nodes: int, controllers: int, port: int) -> Plan:
             f"{folder} has a cluster of {len(plan.nodes)} nodes and {len(plan.controllers)} controllers, not "
             f"of {nodes} and {controllers}"
         )
+    # One controller of Kafka and one of ours take each other's directory as it is.
+    plan.with_kafka = with_kafka
     if port:
         for number, ports in enumerate(plan.nodes.values()):
             ports[0] = port + number
@@ -196,7 +201,7 @@ def _planned(folder: Path, nodes: int, controllers: int, port: int) -> Plan:
 def _read(file: Path) -> Plan:
     found = json.loads(file.read_text())
     nodes, controllers = (_by_number(found[kind].items()) for kind in ("nodes", "controllers"))
-    return Plan(found["cluster_id"], nodes, controllers)
+    return Plan(found["cluster_id"], nodes, controllers, found.get("with_kafka", True))
 
 
 def _by_number(ports: Iterable[tuple[str, list[int]]]) -> dict[int, list[int]]:

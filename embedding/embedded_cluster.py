@@ -4,13 +4,14 @@
         producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all")
         producer.send("orders", b"one").get(30)
         leader = cluster.leader_of("orders")
-        leader.kill()                               # SIGKILL: the controllers elect another one after 9 s
+        leader.kill()                               # SIGKILL: the controller elects another one at once
         leader.restart()                            # same port, same data
         leader.partition_from(*cluster.nodes)       # nothing passes between them, and nobody is told
         leader.heal()
 
-Each node is a process of its own. The controllers are Apache Kafka's, which need Java 17 and Kafka's jars
-(`apache_kafka`). All of them end with this process, whatever ends that.
+Each node is a process of its own, and so is the controller. With `controllers="kafka"` it is Apache Kafka's,
+which needs Java 17 and Kafka's jars (`apache_kafka`), and elects after 9 s; several are always Kafka's. All
+processes end with this one, whatever ends that.
 
 Nodes and controllers reach each other through `links`, so that they can be cut off from each other. Clients
 connect to the nodes directly: no cut is between a client and a node.
@@ -41,6 +42,7 @@ from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 Direction = Literal["both", "to", "from"]
+Controllers = Literal["odradek", "kafka"]
 
 READY_MARK = " ready on "
 METADATA_VERSION = 9
@@ -51,8 +53,9 @@ POLL_S = 0.05
 class Cluster:
     """A running cluster as a context manager; `start` and `stop` do the same by hand.
 
-    The `nodes` nodes of ours have the ids 1, 2, ..., the `controllers` controllers of Kafka 1001, 1002, ...
-    With a `port` the nodes listen at it and at those after it, else at free ones, all on 127.0.0.1.
+    The `nodes` nodes have the ids 1, 2, ..., the controllers 1001, 1002, ... `controllers` is "odradek" for
+    one of ours, "kafka" for one of Apache Kafka's, or the number of Kafka's. With a `port` the nodes listen
+    at it and at those after it, else at free ones, all on 127.0.0.1.
     `data_dir` is kept, a temporary directory is deleted by `close` (and by leaving the `with`).
 
     `options` are Kafka's options by their own names, for nodes and controllers alike; keywords do the same
@@ -65,7 +68,7 @@ class Cluster:
         self,
         nodes: int = 3,
         *,
-        controllers: int = 1,
+        controllers: Controllers | int = "odradek",
         port: int = 0,
         data_dir: str | os.PathLike[str] | None = None,
         start_timeout_s: float = 90.0,
@@ -73,8 +76,12 @@ class Cluster:
         node_options: Mapping[int, Mapping[str, Any]] | None = None,
         **keywords: Any,
     ) -> None:
-        if nodes < 1 or controllers < 1:
+        if controllers not in ("odradek", "kafka") and not isinstance(controllers, int):
+            raise ValueError(f'controllers is "odradek", "kafka" or a number of those, not {controllers!r}')
+        count = controllers if isinstance(controllers, int) else 1
+        if nodes < 1 or count < 1:
             raise ValueError("a cluster has one node and one controller at least")
+        self._with_kafka = controllers != "odradek"
         self.start_timeout_s = start_timeout_s
         """Limit for the start of the whole cluster, and of a member that starts again."""
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
@@ -86,7 +93,8 @@ class Cluster:
         self._files = ClusterFiles(
             self.data_dir,
             nodes=nodes,
-            controllers=controllers,
+            controllers=count,
+            with_kafka=self._with_kafka,
             port=port,
             options=_by_name({**EMBEDDED_OPTIONS, **(options or {}), **keywords}),
             node_options={node: _by_name(of_node) for node, of_node in (node_options or {}).items()},
@@ -143,7 +151,7 @@ class Cluster:
         ClusterStartError with the reason if that fails."""
         try:
             self._files.write()
-            self._start(find_kafka())
+            self._start()
         except BaseException:
             self._kill()
             raise
@@ -203,13 +211,15 @@ class Cluster:
     def _members(self) -> list[Node | Controller]:
         return [*self.controllers, *self.nodes]
 
-    def _start(self, kafka: KafkaPrograms) -> None:
+    def _start(self) -> None:
+        kafka = find_kafka() if self._with_kafka else None
         self._links.start()
         self._links.cut(self._cuts)
-        self._files.format(kafka)
+        if kafka is not None:
+            self._files.format(kafka)
         starting = [member for member in self._members if not member.is_running]
         for member in starting:
-            if isinstance(member, Controller):
+            if isinstance(member, Controller) and kafka is not None:
                 member.use(kafka, self._files.config_of(member.node_id))
             member.process.begin()
         wait_until_ready(
@@ -231,16 +241,21 @@ class Cluster:
         self._links.close()
 
     def _node(self, node_id: int, port: int) -> Node:
-        command = [sys.executable, "-m", "odradek", "serve", str(self._files.config_of(node_id))]
-        command += ["--cluster-id", self.cluster_id]
-        log = self._files.folder_of(node_id) / "log"
-        process = ChildProcess(f"node {node_id}", command, log, child_environment())
+        process = self._process("node", node_id)
         return Node(self, node_id, process, port, self._files.data_of(node_id))
 
     def _controller(self, node_id: int, port: int) -> Controller:
+        if not self._with_kafka:
+            return Controller(self, node_id, self._process("controller", node_id), port)
         # Its command is known once Java is found.
         process = ChildProcess(f"controller {node_id}", [], self._files.folder_of(node_id) / "log")
         return Controller(self, node_id, process, port)
+
+    def _process(self, kind: str, node_id: int) -> ChildProcess:
+        command = [sys.executable, "-m", "odradek", "serve", str(self._files.config_of(node_id))]
+        command += ["--cluster-id", self.cluster_id]
+        log = self._files.folder_of(node_id) / "log"
+        return ChildProcess(f"{kind} {node_id}", command, log, child_environment())
 
 
 class _Member:
@@ -362,14 +377,14 @@ class Node(_Member):
 
 
 class Controller(_Member):
-    """A controller of Apache Kafka."""
+    """A controller, of ours or of Apache Kafka."""
 
     def __init__(self, cluster: Cluster, node_id: int, process: ChildProcess, port: int) -> None:
         super().__init__(cluster, node_id, process)
         self._port = port
 
     def use(self, kafka: KafkaPrograms, config: Path) -> None:
-        """With which it starts from now on."""
+        """Kafka's programs, with which it starts from now on."""
         jvm = (*CONTROLLER_JVM, "-Dlog4j2.level=WARN")
         self.process.command = kafka.command("kafka.Kafka", str(config), jvm=jvm)
 

@@ -44,7 +44,12 @@ class _Brokers:
             view, parts.defaults, parts.sessions, request, parts.log.end_offset, parts.clock_ms()
         )
 
-    def registered(self, decision: Decision[BrokerRegistrationResponse]) -> None:
+    def registered(
+        self,
+        decision: Decision[BrokerRegistrationResponse],
+        request: BrokerRegistrationRequest,
+        context: RequestContext,
+    ) -> None:
         """The broker has a session from now on."""
         parts = self._parts
         epoch = decision.response.broker_epoch
@@ -57,15 +62,16 @@ class _Brokers:
         self, view: ClusterView, request: BrokerHeartbeatRequest, context: RequestContext
     ) -> HeartbeatDecision:
         parts = self._parts
-        decision = heartbeat(view, parts.defaults, parts.sessions, request, parts.clock_ms())
-        parts.heard(request.broker_id, request.broker_epoch, context.connection)
-        return decision
+        return heartbeat(view, parts.defaults, parts.sessions, request, parts.clock_ms())
 
-    def beaten(self, decision: HeartbeatDecision) -> None:
+    def beaten(
+        self, decision: HeartbeatDecision, request: BrokerHeartbeatRequest, context: RequestContext
+    ) -> None:
         """A broker in controlled shutdown may end once others have the records that began it."""
         parts = self._parts
         if decision.shutting_down is not None:
             parts.sessions.begin_shutdown(decision.shutting_down, parts.log.end_offset - 1)
+        parts.heard(request.broker_id, request.broker_epoch, context.connection)
         parts.sessions_changed()
 
 

@@ -40,9 +40,9 @@ class Deciding:
         parts: ControllerParts,
         refuse: Refuse,
         decide: Decide,
-        done: Callable[[Any], None] | None = None,
+        done: Callable[[Any, Any, RequestContext], None] | None = None,
     ) -> None:
-        """`done` is called with a decision once its records are in the log."""
+        """`done` is called with a decision, its request and context, once its records are in the log."""
         self._controller = parts.controller
         self._changes = parts.changes
         self._refuse = refuse
@@ -64,7 +64,7 @@ class Deciding:
         except KafkaError as error:
             return self._refused(request, context, error)
         if self._done is not None:
-            self._done(decision)
+            self._done(decision, request, context)
         return decision.response
 
     def _refused(self, request: Any, context: RequestContext, error: KafkaError) -> Any:

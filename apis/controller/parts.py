@@ -92,6 +92,11 @@ class ControllerParts(DecidingParts):
         return self.controller
 
     @property
+    def plane(self) -> Controller:
+        """The same: it decides for the cluster."""
+        return self.controller
+
+    @property
     def current_view(self) -> Callable[[], ClusterView]:
         """Returns the newest view of the cluster."""
         return lambda: self.controller.view

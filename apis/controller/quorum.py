@@ -1,7 +1,8 @@
 """DescribeQuorum (key 55, versions 0 to 2) and DescribeCluster (60, 0 to 2) of a controller, which is the
 only voter.
 
-AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter are not served: the voters do not change.
+AddRaftVoter and RemoveRaftVoter refuse as those of a node alone (`apis/quorum.py`), and UpdateRaftVoter is
+not served: the voters do not change.
 
 Source: KafkaRaftClient.handleDescribeQuorumRequest and ControllerApis.handleDescribeCluster of Kafka 4.4.
 """
@@ -14,10 +15,10 @@ from odradek.apis import operations
 from odradek.apis.access import on_cluster
 from odradek.apis.controller.parts import ControllerParts, of_controller
 from odradek.apis.declaration import Api
-from odradek.apis.metadata import CONTROLLER_ENDPOINTS
+from odradek.apis.metadata import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS
 from odradek.apis.quorum import FIRST_VERSION_WITH_NODES, described, refusal_of_others
 from odradek.wire.acl_types import Operation
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -92,20 +93,12 @@ class DescribeCluster:
 
     def __call__(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
         if context.api_version and request.endpoint_type != CONTROLLER_ENDPOINTS:
-            error = KafkaError(
-                ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-                "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type "
-                "BROKER",
-            )
-            return DescribeClusterResponse(
-                error_code=error.code, error_message=error.message, cluster_id="", brokers=[]
-            )
+            return _refused(request.endpoint_type)
         by_name = {one.listener: one for one in self._parts.endpoints}
         endpoint = by_name.get(context.connection.listener_name, self._parts.endpoints[0])
         node_id = self._parts.node_id
-        return DescribeClusterResponse(
+        response = DescribeClusterResponse(
             error_code=ErrorCode.NONE,
-            endpoint_type=CONTROLLER_ENDPOINTS,
             cluster_id=self._parts.current_view().cluster_id,
             controller_id=node_id,
             brokers=[DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)],
@@ -113,6 +106,20 @@ class DescribeCluster:
             if request.include_cluster_authorized_operations
             else operations.NOT_ASKED,
         )
+        if context.api_version:
+            response.endpoint_type = CONTROLLER_ENDPOINTS
+        return response
+
+
+def _refused(endpoint_type: int) -> DescribeClusterResponse:
+    """As Kafka's controller: another type of endpoints was asked for."""
+    code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}"
+    if endpoint_type == BROKER_ENDPOINTS:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        message = (
+            "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
+        )
+    return DescribeClusterResponse(error_code=code, error_message=message, cluster_id="", brokers=[])
 
 
 APIS = (

@@ -37,5 +37,7 @@ CONTROLLER_MODULES: Mapping[int, str] = {
     64: "controller.brokers",
     67: "controller.producer_ids",
     73: "controller.partitions",
+    80: "quorum",
+    81: "quorum",
 }
 """API key -> module."""

@@ -21,6 +21,7 @@ from odradek.server.metadata.metadata_log import DiskMetadataLog, ThisVoter
 from odradek.server.phase_bind import Node, bind_ports
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import read_response, request_frame
+from odradek.wire.messages import is_forwardable
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.wire.messages.alter_partition import AlterPartitionRequest
 from odradek.wire.messages.api_versions import ApiVersionsRequest
@@ -38,6 +39,7 @@ from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest
 from odradek.wire.records import iter_whole_batches
 from tests.raw_client import AsyncRawClient
 from tests.server.metadata_logs import PATH, new_disk
+from tests.wire.message_samples import Samples
 
 CONTROLLER, BROKER = 100, 1
 EPOCH = 1
@@ -163,6 +165,33 @@ def envelope(request, version: int, *, principal=b"", address: bytes = bytes((10
 def test_each_api_is_declared_where_the_table_says():
     for key in CONTROLLER_MODULES:
         assert declared(key, CONTROLLER_MODULES).request.api_key == key
+
+
+def test_each_api_answers_in_each_version_also_what_it_refuses(caplog):
+    """With empty requests and random ones; and in an Envelope, if it may be there."""
+
+    async def story(running):
+        for key in CONTROLLER_MODULES:
+            cls = declared(key, CONTROLLER_MODULES).request
+            for version in declared(key, CONTROLLER_MODULES).versions:
+                requests = [cls(), *(Samples(seed, tame=True).message(cls, version) for seed in range(5))]
+                for request in requests if cls is not EnvelopeRequest else ():
+                    await asked(running, request, version)
+                    if is_forwardable(key):
+                        answer = await asked(running, envelope(request, version), 0)
+                        assert answer.error_code in (0, ErrorCode.INVALID_REQUEST), request
+        assert not [one for one in caplog.records if one.exc_info], caplog.text
+
+    async def asked(running, request, version):
+        client = await running.client()
+        try:
+            return await asyncio.wait_for(client.ask(request, version), PATIENCE_S)
+        except EOFError:
+            assert "malformed" in caplog.records[-1].getMessage(), request
+        finally:
+            client.close()
+
+    run(story)
 
 
 def test_a_broker_registers_beats_leads_and_stops():

@@ -70,9 +70,8 @@ When it is ready, `odradek serve` writes one of its addresses to the file in the
 _CLUSTER = """\
 ## A node of a cluster
 
-A node belongs to a cluster of Apache Kafka's KRaft controllers if they are in
-`controller.quorum.bootstrap.servers` or `controller.quorum.voters`, and `process.roles` is `broker`, as in
-Kafka:
+A node belongs to a cluster if its controllers are in `controller.quorum.bootstrap.servers` or
+`controller.quorum.voters`, and `process.roles` is `broker`, as in Kafka:
 
     process.roles=broker
     node.id=7
@@ -82,9 +81,10 @@ Kafka:
     advertised.listeners=PLAINTEXT://node7.example:9092
     log.dirs=/data/one,/data/two
 
-Odradek has no controllers of its own. `process.roles=controller` is refused, and so is `broker,controller`
-with other controllers; without others it is a node alone. As in Kafka
-these errors are refused: `node.id` missing or that of a voter; `controller.listener.names` missing,
+`process.roles=controller` makes the controller of a cluster on one machine (`docs/cluster.md`). Several
+controllers, which take the place of one another, are Apache Kafka's: they are refused, and so is
+`broker,controller` with other controllers; without others it is a node alone. As in Kafka these errors are
+refused: `node.id` missing or that of a voter; `controller.listener.names` missing,
 without a protocol or among `listeners`; a listener among brokers that is not advertised; controllers without
 `process.roles`.
 

@@ -8,8 +8,8 @@
 
 Each broker is an `odradek.Broker`, each cluster an `odradek.Cluster`: `bootstrap_servers` is what clients
 want. Brokers are child processes, or threads with `--odradek-in-thread` (quicker to start, cannot be killed).
-A cluster needs Java 17 and Kafka's jars (docs/cluster.md), and takes seconds to start: tests that only use it
-may share one by a fixture of their own, `with odradek.Cluster(nodes=3) as cluster: yield cluster`.
+Tests that only use a cluster may share one by a fixture of their own,
+`with odradek.Cluster(nodes=3) as cluster: yield cluster`.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from odradek.offline.check_files import (
     NO_CHECKPOINT,
     check_identity,
     check_settings,
+    directory_id_of,
     identity_of,
     metadata_of,
     parse_offsets,
@@ -361,6 +362,46 @@ class _Check:
             return []  # a store of a newer version, or of another program
         return [Repair(path, None, what) for what in repairs]
 
+    def _look_at_metadata_log(self, directory: Directory, path: str) -> None:
+        """The log of a controller."""
+        if not meta_properties.is_ours(directory.path):
+            what = "the metadata of this cluster is Apache Kafka's"
+            self.report.findings([Finding(NOTE, path, None, what, "it is not checked")])
+            return
+        from odradek.server.metadata.metadata_log_opening import findings
+
+        with self._going_on(path):
+            found = [
+                Finding(
+                    DAMAGE if one.is_damage else NOTE, f"{path}/{one.name}", None, one.what, one.consequence
+                )
+                for one in findings(self._disk, path)
+            ]
+            repairs = self._repair_metadata_log(directory, path) if found and self._repair else []
+            self.report.findings(found, is_repaired=bool(repairs))
+            self.report.repairs(repairs)
+
+    def _repair_metadata_log(self, directory: Directory, path: str) -> list[Repair]:
+        """Mend the log as a start would; also where that loses ACLs or users."""
+        from odradek.config.config_error import ConfigError
+        from odradek.server.metadata.metadata_log import ThisVoter
+        from odradek.server.metadata.metadata_log_opening import DamagedMetadataLog, mend_files
+        from odradek.server.metadata.metadata_log_repair import repair
+
+        identity, directory_id = identity_of(directory.path), directory_id_of(directory.path)
+        if identity is None or directory_id is None:
+            return []
+        told: list[str] = []
+        voter, now_ms = ThisVoter(int(identity[1]), directory_id), int(time.time() * 1000)
+        try:
+            try:
+                mend_files(self._disk, path, now_ms, told.append, voter_id=voter.node_id)
+            except DamagedMetadataLog:
+                repair(self._disk, path, (), voter, now_ms=now_ms, tell=told.append, gives_up_guards=True)
+        except ConfigError as error:
+            raise CannotCheck(str(error)) from error
+        return [Repair(path, None, what) for what in told]
+
     def _partitions(self, directory: Directory) -> Iterator[str]:
         """The names of the partition directories to check; reports the other directories."""
         for name in sorted(self._disk.list(directory.path)):
@@ -368,8 +409,7 @@ class _Check:
             if (directory.only is not None and name not in directory.only) or not os.path.isdir(path):
                 continue
             if name == METADATA_DIRECTORY:
-                what = "the metadata of this cluster is Apache Kafka's"
-                self.report.findings([Finding(NOTE, path, None, what, "it is not checked")])
+                self._look_at_metadata_log(directory, path)
             elif directory.only is not None or key_of(name) is not None:
                 yield name
             elif is_aside(name, DELETE_SUFFIX):

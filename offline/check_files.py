@@ -16,6 +16,7 @@ from odradek.storage import checkpoints
 from odradek.storage.directories.data_directory import Key
 from odradek.storage.directories.store import key_of
 from odradek.wire.errors import KafkaError
+from odradek.wire.schema import uuid_from_text
 
 IMPORT_TABLE = "import"
 """Rows of imports under way: topic -> JSON of the topic's id and the directories that are made for it."""
@@ -75,13 +76,26 @@ def check_identity(directory: str) -> Iterator[Finding]:
         yield Finding(DAMAGE, path, None, "version, cluster.id or node.id is missing", consequence)
 
 
-def identity_of(directory: str) -> tuple[str, str] | None:
-    """Cluster and node of a data directory; None if its file does not have them."""
+def directory_id_of(directory: str) -> bytes | None:
+    """Id of a data directory; None if its file does not have one."""
+    try:
+        return uuid_from_text(_properties_of(directory).get("directory.id", ""))
+    except ValueError:
+        return None
+
+
+def _properties_of(directory: str) -> Mapping[str, str]:
+    """The properties of a data directory; none if its file cannot be read."""
     try:
         with open(f"{directory}/{meta_properties.FILE_NAME}", "rb") as file:
-            properties = parse_properties(meta_properties.mended(file.read()))
+            return parse_properties(meta_properties.mended(file.read()))
     except (OSError, ValueError):
-        return None
+        return {}
+
+
+def identity_of(directory: str) -> tuple[str, str] | None:
+    """Cluster and node of a data directory; None if its file does not have them."""
+    properties = _properties_of(directory)
     node_id = properties.get("node.id", properties.get("broker.id", ""))
     cluster_id = properties.get("cluster.id", "")
     if properties.get("version") not in ("0", "1") or not cluster_id or not node_id.isdecimal():

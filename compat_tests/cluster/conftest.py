@@ -199,8 +199,9 @@ EMBEDDED = {
 """Changes of leaders and of the ISR come sooner than by default."""
 
 
-@pytest.fixture(scope="session")
-def running() -> Iterator[package.Cluster]:
-    """`odradek.Cluster`: three nodes as a program of Python starts them."""
-    with package.Cluster(nodes=3, options=EMBEDDED) as started:
+@pytest.fixture(scope="session", params=["odradek", "kafka"] if NIGHTLY else ["odradek"])
+def running(request: pytest.FixtureRequest) -> Iterator[package.Cluster]:
+    """`odradek.Cluster`: three nodes as a program of Python starts them, under a controller of ours; at night
+    also of Kafka."""
+    with package.Cluster(nodes=3, controllers=request.param, options=EMBEDDED) as started:
         yield started

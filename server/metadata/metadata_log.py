@@ -70,7 +70,6 @@ from odradek.wire.records import iter_batches
 from odradek.wire.work import Work, finish
 
 DIRECTORY = "__cluster_metadata-0"
-TOPIC_ID = bytes(15) + b"\1"
 KRAFT_VERSION_LEVEL = 1
 SNAPSHOTS_KEPT = 2
 RECORDS_WITHOUT_SNAPSHOT_MAX = 1000
@@ -153,9 +152,7 @@ class DiskMetadataLog:
         self._tell = tell
         self._config = log_config(settings.segment_bytes, settings.segment_ms)
         try:
-            opened = open_files(
-                disk, directory, self._config, TOPIC_ID, now_ms(), tell, voter_id=voter.node_id
-            )
+            opened = open_files(disk, directory, self._config, now_ms(), tell, voter_id=voter.node_id)
             self._begin(opened)
         except OSError as error:
             raise ConfigError(f"{directory} cannot be opened: {error.strerror or error}.") from error

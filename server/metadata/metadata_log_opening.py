@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from odradek.config.config_error import ConfigError
+from odradek.coordinator.cluster.topics import CLUSTER_METADATA_TOPIC_ID
 from odradek.coordinator.controller.log import SnapshotId
 from odradek.server.metadata import quorum_state
 from odradek.server.metadata.metadata_log_survey import Place, Survey, survey
@@ -108,20 +109,41 @@ def _had_segments(disk: Disk, directory: str, damaged: Sequence[SnapshotId]) -> 
     return bool(damaged) or disk.exists(f"{directory}/{LEADER_EPOCHS}")
 
 
-def findings(disk: Disk, directory: str) -> list[str]:
-    """List damage in the directory, a clause each; nothing is changed. Raises OSError."""
+class Wrong(NamedTuple):
+    """Something in the directory that a start changes, or that makes it refuse."""
+
+    name: str
+    """Name of the file."""
+    what: str
+    """A clause about the file."""
+    consequence: str
+    """A clause about the next start."""
+    is_damage: bool = True
+
+
+def findings(disk: Disk, directory: str) -> list[Wrong]:
+    """List damage in the directory; nothing is changed. Raises OSError."""
     found = examine(disk, directory)
     wrong = [
-        f"{name} is damaged at byte {patch.position}, and can be mended"
+        Wrong(name, f"a bit at byte {patch.position} is wrong", "a start mends it")
         for name, patch in [*_snapshot_patches(found), *found.survey.patches]
     ]
     if found.quorum.is_damaged:
-        wrong.append(f"{quorum_state.FILE_NAME} is damaged, and its leader epoch is known otherwise")
-    wrong += [f"{file_name_of(one)} is damaged" for one in found.damaged_snapshots]
+        consequence = "a start makes it anew, since the leader epoch is known otherwise"
+        wrong.append(Wrong(quorum_state.FILE_NAME, "it is damaged", consequence))
+    lost = "it cannot be mended: a start makes a new log of the rest, unless ACLs or users may be lost"
+    kept = "a start removes it: the records that it sums up are there"
+    wrong += [
+        Wrong(file_name_of(one), "it is damaged", lost if found.is_lost else kept)
+        for one in found.damaged_snapshots
+    ]
     if found.survey.torn is not None:
-        wrong.append(f"{_told_of_torn(found.survey.torn)}, and is cut at the next start")
-    if found.is_lost:
-        wrong.append(f"{told_of_lost(found)}, and cannot be mended")
+        place = found.survey.torn
+        what = f"a change at byte {place.position} was never finished"
+        wrong.append(Wrong(place.name, what, "a start cuts it", is_damage=False))
+    wrong += [
+        Wrong(place.name, f"it is damaged at byte {place.position}", lost) for place in found.survey.lost
+    ]
     return wrong
 
 
@@ -136,7 +158,6 @@ def open_files(
     disk: Disk,
     directory: str,
     config: LogConfig,
-    topic_id: bytes,
     now_ms: int,
     tell: Tell,
     *,
@@ -147,7 +168,7 @@ def open_files(
     """
     disk.make_directory(directory)
     remove_leftovers(disk, directory)
-    _write_identity(disk, f"{directory}/{PARTITION_METADATA}", topic_id)
+    _write_identity(disk, f"{directory}/{PARTITION_METADATA}", CLUSTER_METADATA_TOPIC_ID)
     found = examine(disk, directory)
     if found.is_lost:
         raise DamagedMetadataLog(f"{directory}: {told_of_lost(found)}.")
@@ -187,6 +208,17 @@ def open_files(
         batches[-1].header.max_timestamp if batches else _timestamp_of(found.snapshot),
         sum(len(batch.content) for batch in batches if batch.header.base_offset >= from_offset),
     )
+
+
+def mend_files(disk: Disk, directory: str, now_ms: int, tell: Tell, *, voter_id: int) -> None:
+    """Mend and cut the log as a start does, and nothing else. ConfigError: see `open_files`; or the disk does
+    not let it be done.
+    """
+    settings = LogConfig(retention_ms=-1, retention_bytes=-1)
+    try:
+        open_files(disk, directory, settings, now_ms, tell, voter_id=voter_id).log.close()
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be mended: {error.strerror or error}.") from error
 
 
 def open_segments(

@@ -1,6 +1,6 @@
 """`odradek.Cluster` without a start: what is wrong is told in a sentence, and cuts are counted right.
 
-`compat_tests/cluster/test_embedded.py` has the tests with controllers of Apache Kafka.
+`compat_tests/cluster/test_embedded.py` has the tests of clusters that run.
 """
 
 import json
@@ -62,7 +62,7 @@ def test_a_wrong_option_is_told_before_java_is_looked_for(make, monkeypatch, tmp
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert "Did you mean num.partitions?" in refusal(make(num_partition=4))
     assert "replica.lag.time.max.ms" in refusal(make(replica_lag_time_max_ms="soon"))
-    assert refusal(make()).startswith(
+    assert refusal(make(controllers="kafka")).startswith(
         "Apache Kafka's controllers need Java 17 or later, and there is no java"
     )
 
@@ -87,9 +87,11 @@ def test_a_cluster_without_a_node_or_a_controller_is_none():
     for arguments in ({"nodes": 0}, {"controllers": 0}):
         with pytest.raises(ValueError, match="one node and one controller at least"):
             odradek.Cluster(**arguments)
+    with pytest.raises(ValueError, match="or a number of those, not 'zookeeper'"):
+        odradek.Cluster(controllers="zookeeper")
 
 
-def test_a_taken_port_is_told_in_a_sentence_and_nothing_is_left_running(make, silent_java):
+def test_a_taken_port_is_told_in_a_sentence_and_nothing_is_left_running(make):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         told = refusal(make(nodes=1, port=port))
@@ -100,7 +102,7 @@ def test_a_taken_port_is_told_in_a_sentence_and_nothing_is_left_running(make, si
 
 
 def test_controllers_that_do_not_answer_are_told_with_the_log(make, silent_java):
-    told = refusal(make(nodes=1, start_timeout_s=2))
+    told = refusal(make(nodes=1, controllers="kafka", start_timeout_s=2))
     assert told.startswith("controller 1001 was not ready within 2 s")
 
 
@@ -134,7 +136,7 @@ def test_each_member_has_its_properties_and_all_have_the_options(make, silent_ja
     ("nodes", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "1"), (3, "3", "2"), (5, "3", "2")]
 )
 def test_replicas_are_as_many_as_the_nodes_allow(make, silent_java, tmp_path, nodes, replicas, in_sync):
-    refusal(make(nodes=nodes, start_timeout_s=0.1))
+    refusal(make(nodes=nodes, controllers=1, start_timeout_s=0.1))
     properties = properties_of(tmp_path / "cluster" / "node-1")
     for name in ("default", "offsets.topic", "transaction.state.log"):
         assert properties[f"{name}.replication.factor"] == replicas
@@ -142,7 +144,7 @@ def test_replicas_are_as_many_as_the_nodes_allow(make, silent_java, tmp_path, no
 
 
 def test_a_directory_keeps_the_id_and_the_ports_of_its_cluster(make, silent_java, tmp_path):
-    first = make(nodes=2, start_timeout_s=0.1)
+    first = make(nodes=2, controllers=1, start_timeout_s=0.1)
     refusal(first)
     second = make(nodes=2)
     assert second.cluster_id == first.cluster_id

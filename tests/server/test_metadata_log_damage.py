@@ -107,7 +107,7 @@ def test_a_sound_log_has_no_findings_and_a_look_changes_nothing() -> None:
         flip(disk, path, 300)
     before = {path: bytes(file.data) for path, file in disk.files.items()}
     told = findings(disk, PATH)
-    assert [one.partition(" ")[0] for one in told] == [
+    assert [one.name for one in told] == [
         snapshot.rpartition("/")[2],
         last.rpartition("/")[2],
         "quorum-state",
@@ -255,7 +255,7 @@ def test_what_is_lost_stops_the_start_and_a_repair_goes_on_with_the_rest() -> No
     with pytest.raises(DamagedMetadataLog, match=f"damaged in {0:020}.log at byte "):
         opened(disk)
     (finding,) = findings(disk, PATH)
-    assert finding.endswith("and cannot be mended")
+    assert finding.consequence.startswith("it cannot be mended")
     before = {path: bytes(file.data) for path, file in disk.files.items()}
     log, told = repaired(disk)
     view = view_of(log)

@@ -1,4 +1,4 @@
-"""`odradek cluster`: brokers, health, features and log directories."""
+"""`odradek cluster`: brokers, health, features and log directories; and a cluster on this machine."""
 
 import argparse
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.cluster_changes import change_features, elect
+from odradek.commands.cluster_start import add_start
 from odradek.commands.output import Column, Output, quantity, size_text
 from odradek.commands.selecting import parse_whole
 from odradek.wire.errors import ErrorCode
@@ -18,7 +19,7 @@ from odradek.wire.releases import METADATA_VERSION, RELEASES, level_name
 
 ABOUT = """\
 Any Kafka cluster as a whole: its brokers, whether it is healthy, features, and what its log
-directories hold."""
+directories hold. And a cluster of Odradek on this machine, for development."""
 
 EXAMPLES = """\
 examples:
@@ -32,6 +33,8 @@ examples:
   odradek cluster elect                 after restarts: leaders as they were
   odradek cluster elect orders:3 --unclean
   odradek cluster log-dirs --broker 1
+  odradek cluster start --nodes 3 --data-dir cluster
+                        three nodes and a controller on this machine, at ports 9092 to 9094
 
 keys of info: cluster_id broker host port rack controller fenced release metadata_version.
 keys of health: check healthy of found unknown.
@@ -93,11 +96,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_dry_run(one)
     one = add_action(actions, "log-dirs", "what the directories of brokers hold, and what is free", _log_dirs)
     one.add_argument("--broker", action="append", default=[], dest="brokers", metavar="ID", help="only of it")
+    add_start(actions)
 
 
 def run(options: argparse.Namespace) -> int:
     """Does the action; returns the exit status."""
-    return act_on_cluster(options)
+    runs_alone = getattr(options, "runs_alone", None)
+    status: int = act_on_cluster(options) if runs_alone is None else runs_alone(options)
+    return status
 
 
 # info -------------------------------------------------------------------------------------------------

@@ -70,6 +70,7 @@ LEFT_OUT = {
     "fpath": "a variable of zsh",
     "--watch": FOR_EVER,
     "--follow": FOR_EVER,
+    "cluster start": FOR_EVER,
     "/usr/share/dict/words": FOR_EVER,
     "--records 1000000": "a load",
     "--seconds": "a load",

@@ -56,7 +56,7 @@ KEEPS = {
     *("groups list", "groups describe"),
     *("transactions list", "transactions describe", "transactions find-hanging"),
     *("configs get", "configs diff", "acls list", "users list", "quotas list"),
-    *("cluster info", "cluster health", "cluster log-dirs"),
+    *("cluster info", "cluster health", "cluster log-dirs", "cluster start"),
     *("config path", "config list", "config set", "config set-password", "config use"),
     *("bench produce", "bench consume", "bench roundtrip"),
     # They add, and give a user another password.

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from odradek.config.listeners import WILDCARDS
+
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo
     from odradek.coordinator.cluster.view import (
@@ -26,6 +28,9 @@ def address_of(broker: Broker, connection: ConnectionInfo, node_id: int) -> tupl
     endpoint = broker.endpoints.get(connection.listener_name)
     if endpoint is None:
         return None
+    if endpoint.host in WILDCARDS:
+        # Of a worker: it listens where this one does (`config/workers.py`).
+        return connection.local_host, endpoint.port
     return endpoint.host, endpoint.port
 
 

@@ -4,6 +4,7 @@ import argparse
 import gc
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
 
 from odradek.wire.version import __version__
@@ -11,6 +12,7 @@ from odradek.wire.version import __version__
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.server.process.main_loop import NodeServer
+    from odradek.server.process.supervisor import ReadyWorkers
 
 ABOUT = """\
 Start a broker. It prints one line when it is ready and stops cleanly at Ctrl-C or
@@ -28,6 +30,9 @@ examples:
   odradek serve --log-format json --log-level warning --log-level odradek.disks=info
   odradek serve --metrics 9644
                         http://127.0.0.1:9644/metrics, /health/live, /health/ready, /admin
+  odradek serve --workers 4
+                        four processes, so four cores: nodes 1 to 4 at the ports 9092 to 9095,
+                        data in data, data.w1, data.w2 and data.w3
   odradek serve --data-dir new --release-version 4.0 --feature transaction.version=0
                         with the feature levels that a cluster of Kafka 4.0 begins with,
                         but for one; later odradek cluster features changes
@@ -50,6 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--advertise",
         metavar="HOST:PORT",
         help="the address to tell clients (default: the one at which each arrived)",
+    )
+    parser.add_argument(
+        "--workers",
+        metavar="N",
+        help="processes, each with a core, a port and a directory of its own (default 1, or option odradek.workers)",
     )
     parser.add_argument(
         "--metrics",
@@ -129,6 +139,7 @@ def run(options: argparse.Namespace) -> int:
             data_dir=options.data_dir,
             advertise=options.advertise,
             metrics=options.metrics,
+            workers=options.workers,
             cluster_id=options.cluster_id,
             first_levels=read_levels(options.features, options.release_version),
         )
@@ -138,7 +149,12 @@ def run(options: argparse.Namespace) -> int:
         # Everything heavy comes with this import; a wrong option has been told by now.
         from odradek.server.process.main_loop import run as run_broker
 
-        status = run_broker(config, on_ready=_tell_ready)
+        if config.values["odradek.workers"] > 1:
+            from odradek.server.process.supervisor import run as run_workers
+
+            status = run_workers(config, config.values["odradek.workers"], _tell_workers_ready)
+        else:
+            status = run_broker(config, on_ready=_tell_ready)
     except ConfigError as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
@@ -163,38 +179,58 @@ def _leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _metrics_text(server: "NodeServer") -> str:
-    if server.config.metrics_address is None:
+def _metrics_text(config: "BrokerConfig", ports: Iterable[int]) -> str:
+    if config.metrics_address is None:
         return ""
-    host = server.config.metrics_address[0] or "0.0.0.0"
-    return f", metrics {f'[{host}]' if ':' in host else host}:{server.metrics_port}"
+    host = config.metrics_address[0] or "0.0.0.0"
+    return f", metrics {', '.join(f'[{host}]:{port}' if ':' in host else f'{host}:{port}' for port in ports)}"
 
 
 def _tell_ready(server: "NodeServer") -> None:
     """One line that people read and scripts wait for; addresses with their real ports."""
+    metrics = _metrics_text(server.config, [server.metrics_port])
+    _tell(
+        server.addresses,
+        f"node {server.node_id}, cluster {server.cluster_id}, data {','.join(server.data_directories)}{metrics}",
+    )
+    _write_address_file(
+        server.addresses, {listener.name for listener in server.listeners if listener.tls is not None}
+    )
+
+
+def _tell_workers_ready(ready: "ReadyWorkers") -> None:
+    """Tells as `_tell_ready` does, with the addresses of all workers."""
+    first, count = ready.configs[0], len(ready.configs)
+    _tell(
+        ready.addresses,
+        f"{count} workers, nodes {first.node_id} to {first.node_id + count - 1}, cluster {ready.cluster_id}, "
+        f"data {','.join(ready.data_directories)}{_metrics_text(first, ready.metrics_ports)}",
+    )
+    with_tls = {name for name, security in first.security.items() if security.has_tls}
+    _write_address_file(ready.addresses[: len(ready.addresses) // count], with_tls)
+
+
+def _tell(bound: Iterable[tuple[str, str, int]], details: str) -> None:
     addresses = []
-    for _, host, port in server.addresses:
+    for _, host, port in bound:
         host = host or "0.0.0.0"
         addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     try:
-        print(
-            f"odradek {__version__} ready on {', '.join(addresses)} "
-            f"(node {server.node_id}, cluster {server.cluster_id}, data {','.join(server.data_directories)}"
-            f"{_metrics_text(server)})",
-            flush=True,
-        )
+        print(f"odradek {__version__} ready on {', '.join(addresses)} ({details})", flush=True)
     except OSError as error:
         # That nobody reads the line is no reason not to serve.
         from odradek.commands.output import output_failed
 
         output_failed(error)
+
+
+def _write_address_file(addresses: Iterable[tuple[str, str, int]], with_tls: set[str]) -> None:
     path = os.environ.get("ODRADEK_ADDRESS_FILE")
     if path:
         from odradek.server.process.health import write_address
 
         try:
-            with_tls = {listener.name for listener in server.listeners if listener.tls is not None}
-            write_address(path, server.addresses, with_tls)
+            write_address(path, addresses, with_tls)
         except OSError as error:
             print(f"odradek: ODRADEK_ADDRESS_FILE={path} cannot be written: {error}", file=sys.stderr)
 

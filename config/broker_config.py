@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from odradek.config.listener_security import ListenerSecurity
     from odradek.config.logins import Logins
     from odradek.config.option_values import BrokerValues, TopicValues
+    from odradek.config.workers import WorkerPlace
 
 _ADDRESS = re.compile(HOST_PORT)
 ALL_DIRECTORIES = "*"
@@ -77,6 +78,8 @@ class BrokerConfig:
     """The options of a broker of a cluster; None of another node."""
     controller: "ControllerConfig | None"
     """The options of a controller; None of another node."""
+    is_worker: bool
+    """Whether it is that of a worker, or of the controller of workers (`config/workers.py`)."""
     topic_options: Mapping[str, Option]
     """The topic options with their standings in this node."""
     listeners: tuple[Listener, ...]
@@ -122,13 +125,16 @@ class BrokerConfig:
         first_levels: Mapping[str, int] | None = None,
         known: BrokerOptions = BROKER_OPTIONS,
         first_users: "tuple[FirstUser, ...]" = (),
+        place: "WorkerPlace | None" = None,
     ) -> None:
+        """`place`: of a worker, or of the controller of workers (`config/workers.py`)."""
         self.cluster_id = cluster_id
+        self.is_worker = place is not None
         self.first_users = first_users
         self.first_levels = first_levels
         values = options.broker_values(BrokerLayers(start=given, options=known))
         self.node_id = _node_id(given, values)
-        role = role_of(values, self.node_id)
+        role = role_of(values, self.node_id) if place is None else place.role
         in_cluster = role is not Role.ALONE
         self.topic_options = TOPIC_OPTIONS
         if in_cluster:
@@ -144,14 +150,20 @@ class BrokerConfig:
         self.controller_security = None
         self.inter_broker_login = self.controller_login = None
         self.cluster = self.controller = None
-        if role is Role.CONTROLLER:
+        if place is not None:
+            listener_names = self._resolve_place(given, place)
+        elif role is Role.CONTROLLER:
             if self.metrics_address is not None:
                 raise ConfigError(f"{METRICS_LISTEN} is for brokers: a controller serves no metrics.")
             listener_names = self._resolve_controller(given)
         else:
             self.cluster, listener_names = self._resolve_listeners(given, in_cluster=role is Role.BROKER)
         self._read_security(listener_names)
-        if role is Role.ALONE:
+        if place is None and self.values["odradek.workers"] > 1:
+            from odradek.config.workers import refuse_roles
+
+            refuse_roles(self.values)
+        elif role is Role.ALONE:
             _check_single_node(self.values)
         if role is Role.BROKER and first_users:
             raise ConfigError(
@@ -164,6 +176,10 @@ class BrokerConfig:
                 "kafka-features changes them."
             )
         self.super_users = _authorization(self.values)
+        if place is not None:
+            from odradek.config.workers import PRINCIPAL
+
+            self.super_users |= {PRINCIPAL}
         check_bounds(self.values)
         _check_internal_topics(self.values)
         without_effect = {
@@ -226,6 +242,20 @@ class BrokerConfig:
             inter_broker_listener_name=self.inter_broker_listener,
         )
         return cluster, known_names
+
+    def _resolve_place(self, given: Mapping[str, str], place: "WorkerPlace") -> set[str]:
+        """Names that settings of single listeners may have. The listener of the place comes last: clients are
+        told of the first one."""
+        _, listener_names = self._resolve_listeners(given, in_cluster=False)
+        if place.is_controller:
+            self.advertised = {}
+            self.controller = place.controller(self.values, self.data_directories[0])
+            self.listeners = self.controller.listeners
+        else:
+            self.cluster = place.cluster(self.values, self.listeners, self.advertised)
+            self.listeners = (*self.listeners, place.listener)
+        self.inter_broker_listener = place.listener.name
+        return listener_names
 
     def _resolve_controller(self, given: Mapping[str, str]) -> set[str]:
         """Names that settings of single listeners may have."""
@@ -290,6 +320,7 @@ def load(
     data_dir: str | PathLike[str] | None = None,
     advertise: str | None = None,
     metrics: str | None = None,
+    workers: str | None = None,
     keywords: Mapping[str, Any] | None = None,
     first_levels: Mapping[str, int] | None = None,
     more_options: Iterable[Option] = (),
@@ -298,7 +329,7 @@ def load(
     """Read and check everything.
 
     `environ` is usually `os.environ`; `sets` are texts "name=value"; `listen` and `advertise` are "HOST:PORT"
-    and replace the listeners of the file, as `metrics` ("[HOST:]PORT") does its option; `keywords` are Python
+    and replace the listeners of the file, as `metrics` ("[HOST:]PORT") and `workers` do their options; `keywords` are Python
     values by option name, underscores for dots.
     `first_levels` are the feature levels with which a new cluster begins. `more_options` are accepted besides
     Kafka's. `cluster_id` takes precedence over the variable CLUSTER_ID.
@@ -323,6 +354,8 @@ def load(
         sources.advertise(advertise)
     if metrics is not None:
         sources.put(METRICS_LISTEN, metrics, "--metrics")
+    if workers is not None:
+        sources.put("odradek.workers", workers, "--workers")
     sources.check_values()
     return BrokerConfig(
         sources.given,

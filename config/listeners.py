@@ -38,6 +38,8 @@ class Listener:
     port: int
     """0 means any free port."""
     protocol: str = "PLAINTEXT"
+    principal: str | None = None
+    """Who connects there, if nobody else can (`config/workers.py`)."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -75,7 +75,7 @@ class Option:
     here: Any = None
     """Odradek's default, if it differs from Kafka's."""
     alone: Any = None
-    """The default of a node alone, if Kafka's needs several nodes."""
+    """The default of a node alone and of workers, if Kafka's needs several nodes."""
     low: float | None = None
     high: float | None = None
     never: tuple[int, ...] = ()
@@ -124,11 +124,13 @@ class Option:
         """The option for a node of this role."""
         if role is Role.ALONE:
             return self
-        own = IN_CLUSTER if role is Role.BROKER else AT_CONTROLLER
+        own = AT_CONTROLLER if role is Role.CONTROLLER else IN_CLUSTER
         is_honoured = self.standing in (own, OF_CLUSTER)
-        if not is_honoured and self.alone is None:
+        # Workers share one machine: more replicas of what coordinators keep would fail with it, too.
+        alone = self.alone if role is Role.WORKER else None
+        if not is_honoured and self.alone == alone:
             return self
-        return replace(self, standing=HONOURED if is_honoured else self.standing, alone=None)
+        return replace(self, standing=HONOURED if is_honoured else self.standing, alone=alone)
 
     def parse(self, text: str) -> Any:
         """The value of a text: bool, int, float, str, or tuple of str. ValueError: the text is no valid

@@ -290,6 +290,7 @@ BrokerValues = TypedDict(
         "follower.replication.throttled.rate": int,
         "replica.alter.log.dirs.io.max.bytes.per.second": int,
         "client.quota.callback.class": str | None,
+        "odradek.workers": int,
         "odradek.log.slow.request.ms": int,
         "odradek.metrics.listen": str | None,
         "odradek.metrics.series.max": int,

@@ -1,9 +1,10 @@
-"""The role of a node: alone, a broker of a cluster, or a controller.
+"""The role of a node: alone, a broker of a cluster, a worker, or a controller.
 
 A node with `process.roles=broker` joins the cluster of the controllers in
 `controller.quorum.bootstrap.servers` or `controller.quorum.voters`. Without controllers, or with itself as
 the only one (`broker,controller`), it is a node alone. With `process.roles=controller` it is the only
-controller of its cluster: several, which take the place of one another, are Apache Kafka's.
+controller of its cluster: several, which take the place of one another, are Apache Kafka's. A worker is a
+broker of the cluster that one machine has with `odradek.workers` (`config/workers.py`).
 
 Source: Kafka's KafkaConfig.validateValues, release 4.4.
 """
@@ -25,6 +26,7 @@ class Role(Enum):
 
     ALONE = "alone"
     BROKER = "broker"
+    WORKER = "worker"
     CONTROLLER = "controller"
 
 

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from odradek.server.network.listeners import Listener
     from odradek.server.network.routes import Routes
     from odradek.storage.directories.store import LogStore
+    from odradek.storage.disk import Disk
 
 logger = logging.getLogger("odradek.broker")
 
@@ -105,13 +108,17 @@ class BrokerServer:
         owns_process: bool = False,
         on_end: Callable[[], object] = do_nothing,
         extensions: Extensions = NO_EXTENSIONS,
+        sockets: Mapping[str, Sequence[socket.socket]] = MappingProxyType({}),
+        disk: Disk | None = None,
     ) -> None:
         """`after_loading` is called after each slice of loading groups, and now and then while very many
         partitions are made, for garbage collection by the owner of the process. `polls_before_sleep` switches
         on `server.network.busy_poll`, which is wrong where other threads of the process need the core.
         `owns_process` says that there is no other program in the process: clients may change the levels of
         its loggers. `on_end` is called when every disk has failed and there is nothing left to serve. The
-        options of `extensions` are those that `config` was loaded with."""
+        options of `extensions` are those that `config` was loaded with. `sockets` are bound ones by the name of a
+        listener, or of the option of the metrics; `disk` is that of its directories, if another one than its
+        own."""
         self.config = config
         self._node = Node(
             config=config,
@@ -121,6 +128,8 @@ class BrokerServer:
             owns_process=owns_process,
             on_end=on_end,
             extensions=extensions,
+            sockets=sockets,
+            disk=disk,
         )
         # The last phase, from start to stop.
         self._running: list[Serving] = []
@@ -134,6 +143,13 @@ class BrokerServer:
             from odradek.config.config_error import ConfigError
 
             raise ConfigError("process.roles=controller is for `odradek serve`: this node is to be a broker.")
+        if self.config.values["odradek.workers"] > 1 and not self.config.is_worker:
+            from odradek.config.config_error import ConfigError
+
+            raise ConfigError(
+                "odradek.workers is for `odradek serve`, and in Python for odradek.Broker(workers=...): workers are "
+                "processes, and this broker is a part of one."
+            )
         async with AsyncExitStack() as ending:
             if self.config.values["zookeeper.connect"]:
                 serves = serve_in_zookeeper
@@ -145,12 +161,13 @@ class BrokerServer:
             self._ending = ending.pop_all()
 
     async def _open_metrics(self, host: str, port: int, ending: AsyncExitStack) -> None:
+        from odradek.config.broker_config import METRICS_LISTEN
         from odradek.config.config_error import ConfigError
         from odradek.server.metrics.endpoint import Endpoint
 
         endpoint = Endpoint(self, self._node.now_ms, self.config.values["odradek.metrics.series.max"])
         try:
-            self._metrics_port = await endpoint.open(host, port)
+            self._metrics_port = await endpoint.open(host, port, self._node.sockets.get(METRICS_LISTEN, ()))
         except OSError as error:
             raise ConfigError(
                 f"odradek.metrics.listen: nothing can listen at {host}:{port}: {_reason(error)}."

@@ -197,7 +197,11 @@ def _open_secured_listeners(
 
 def tell_what_is_open(config: BrokerConfig, listeners: Sequence[Listener]) -> None:
     """One line for all listeners without a login, where no ACL decides."""
-    unguarded = [one for one in listeners if one.sasl is None and not (one.tls and one.tls.needs_certificate)]
+    unguarded = [
+        one
+        for one in listeners
+        if one.principal is None and one.sasl is None and not (one.tls and one.tls.needs_certificate)
+    ]
     if config.values["authorizer.class.name"] or not unguarded:
         return
     is_local = all(one.host in ("localhost", "::1") or one.host.startswith("127.") for one in unguarded)

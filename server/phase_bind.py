@@ -6,10 +6,11 @@ A port or a directory in use is reported here, before anything of the data is re
 from __future__ import annotations
 
 import logging
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from odradek.config.live import LiveConfig
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from odradek.server.zookeeper.opening import ZooKeeper
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
+    from odradek.storage.disk import Disk
 
 logger = logging.getLogger("odradek.broker")
 
@@ -48,6 +50,9 @@ class Node:
     on_end: Callable[[], object] = do_nothing
     extensions: Extensions = NO_EXTENSIONS
     zookeeper: ZooKeeper | None = None
+    sockets: Mapping[str, Sequence[socket.socket]] = field(default_factory=dict)
+    disk: Disk | None = None
+    """The disk of its directories; None: one of its own."""
 
     @property
     def id(self) -> int:
@@ -87,7 +92,7 @@ def bind(node: Node, ending: AsyncExitStack) -> Bound:
 
 def bind_ports(node: Node, ending: AsyncExitStack) -> Ports:
     """The first part of `bind`."""
-    ports = Ports()
+    ports = Ports(node.sockets)
     ending.callback(ports.close)
     ports.bind(node.config)
     return ports
@@ -102,7 +107,7 @@ def lock_store(
     live = live_config(node.config)
     topics = TopicLookup(live)
     events = StoreEvents(node.now_ms)
-    store = _new_store(node.config, topics, events)
+    store = _new_store(node, topics, events)
     _lock(store)
     ending.callback(lambda: store.close(node.now_ms()))
     return store, events, topics, Reconfiguration(live)
@@ -134,12 +139,13 @@ def _claim_directories(node: Node) -> Identity:
     return identity
 
 
-def _new_store(config: BrokerConfig, topics: TopicLookup, events: StoreEvents) -> LogStore:
+def _new_store(node: Node, topics: TopicLookup, events: StoreEvents) -> LogStore:
     from odradek.storage.directories.store import LogStore
     from odradek.storage.disk import OsDisk
 
+    config = node.config
     return LogStore(
-        OsDisk(),
+        node.disk or OsDisk(),
         config.data_directories,
         config_for=topics.config_of,
         topic_id_for=topics.id_of,

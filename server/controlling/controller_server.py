@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from odradek.config.config_error import ConfigError
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from odradek.server.metadata.meta_properties import Identity
     from odradek.server.network.listeners import Listener
     from odradek.server.network.ports import Ports
+    from odradek.storage.disk import Disk
 
 logger = logging.getLogger("odradek.controller")
 
@@ -58,13 +61,18 @@ class ControllerServer:
         now_ms: Callable[[], int] = wall_clock_ms,
         owns_process: bool = False,
         on_end: Callable[[], object] = do_nothing,
+        sockets: Mapping[str, Sequence[socket.socket]] = MappingProxyType({}),
+        disk: Disk | None = None,
     ) -> None:
-        """`on_end` is called when the metadata log cannot be written any more; for `owns_process` see
+        """`on_end` is called when the metadata log cannot be written any more; for the others see
         `BrokerServer`."""
         assert config.controller is not None
         self.config = config
         self._directory = config.controller.log_directory
-        self._node = Node(config=config, now_ms=now_ms, owns_process=owns_process, on_end=on_end)
+        self._node = Node(
+            config=config, now_ms=now_ms, owns_process=owns_process, on_end=on_end, sockets=sockets, disk=disk
+        )
+        self._disk = disk or OsDisk()
         self._ending = AsyncExitStack()
 
     async def start(self) -> None:
@@ -82,6 +90,19 @@ class ControllerServer:
             # After the works of the queues have ended, and before the log is closed.
             ending.callback(snapshots.stop)
             self._ending = ending.pop_all()
+
+    def broker_has_died(self, broker_id: int) -> None:
+        """The process of a broker has ended, as its parent knows: it is fenced at once."""
+        self.controlling.watching.died(broker_id)
+
+    def no_broker_lives(self) -> None:
+        """No process of a broker of this cluster is left: all are fenced at once."""
+        for broker_id in self.controlling.controller.view.registrations:
+            self.broker_has_died(broker_id)
+
+    async def brokers_have_left(self) -> None:
+        """Returns when no broker is connected any more."""
+        await self.controlling.watching.brokers_have_left()
 
     async def stop(self) -> None:
         """Stops cleanly; harmless a second time, and after a start that failed."""
@@ -123,7 +144,7 @@ class ControllerServer:
         if failure is not None:
             raise ConfigError(f"{failure} The metadata of the cluster are there.")
         try:
-            ending.callback(OsDisk().lock(f"{self._directory}/{LOCK}").release)
+            ending.callback(self._disk.lock(f"{self._directory}/{LOCK}").release)
         except BlockingIOError:
             raise ConfigError(
                 f"metadata.log.dir: The directory {self._directory} is in use by another node. Stop it, or "
@@ -132,7 +153,7 @@ class ControllerServer:
         return claimed.settle(claimed.cluster_id or new_id(os.urandom))
 
     def _opened_log(self, ports: Ports, ending: AsyncExitStack) -> DiskMetadataLog:
-        disk, path = OsDisk(), f"{self._directory}/{DIRECTORY}"
+        disk, path = self._disk, f"{self._directory}/{DIRECTORY}"
         directory_id = uuid_from_text(self.identity.directory_ids[self._directory])
         voter = ThisVoter(self.node_id, directory_id, endpoints_of(ports))
         try:
@@ -162,7 +183,7 @@ class ControllerServer:
             self._bootstrap(log, found)
         return log
 
-    def _new_log(self, disk: OsDisk, path: str, voter: ThisVoter) -> DiskMetadataLog:
+    def _new_log(self, disk: Disk, path: str, voter: ThisVoter) -> DiskMetadataLog:
         values = self.config.values
         settings = MetadataLogSettings(
             segment_bytes=values["metadata.log.segment.bytes"],

@@ -5,7 +5,7 @@ A broker is fenced at once when the connection of its heartbeats has closed and 
 it was reached: its process is dead. A paused broker, or one behind a broken network, keeps its connection or
 leaves its connections unanswered; it is fenced when its session is over. A refused connection counts only at
 an address at which the controller has reached the broker before in this registration: a wrong or translated
-address refuses those who live, too.
+address refuses those who live, too. A parent of brokers knows for sure that one has ended (`died`).
 """
 
 from __future__ import annotations
@@ -72,6 +72,10 @@ class Watching:
         """Connection of the newest heartbeat, by broker."""
         self._reached: dict[int, int] = {}
         """Epoch of a broker in which it was reached at its listener."""
+        self._dead: dict[int, int] = {}
+        """Epochs of brokers whose process has ended, and whose connection has not been seen to close yet."""
+        self._are_gone = asyncio.Event()
+        self._are_gone.set()
         self._knocking: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -123,12 +127,28 @@ class Watching:
         """A heartbeat of a broker has come."""
         if self._connections.get(broker_id) is not connection:
             self._connections[broker_id] = connection
+            self._are_gone.clear()
             connection.when_closed(lambda closed: self._lost(broker_id, broker_epoch, connection))
         if self._reached.get(broker_id) != broker_epoch:
             broker = self._registered(broker_id, broker_epoch)
             if broker is not None and not broker.is_fenced:
                 self._reached[broker_id] = broker_epoch
                 self._knock(self._reach(broker))
+
+    def died(self, broker_id: int) -> None:
+        """The process that is registered as this broker has ended. What it has sent before counts: it is fenced,
+        and its session ends, when its connection has closed, too."""
+        broker = self._controller.view.registrations.get(broker_id)
+        if broker is None:
+            return
+        if broker_id in self._connections:
+            self._dead[broker_id] = broker.epoch
+        else:
+            self._fence(broker)
+
+    async def brokers_have_left(self) -> None:
+        """Returns when no broker that sends heartbeats is connected."""
+        await self._are_gone.wait()
 
     def _registered(self, broker_id: int, broker_epoch: int) -> Broker | None:
         broker = self._controller.view.registrations.get(broker_id)
@@ -138,7 +158,12 @@ class Watching:
         if self._connections.get(broker_id) is not connection:
             return
         del self._connections[broker_id]
+        if not self._connections:
+            self._are_gone.set()
         broker = self._registered(broker_id, broker_epoch)
+        if self._dead.pop(broker_id, None) == broker_epoch and broker is not None:
+            self._fence(broker)
+            return
         if broker is None or broker.is_fenced or self._reached.get(broker_id) != broker_epoch:
             return
         self._knock(self._see_after(broker))

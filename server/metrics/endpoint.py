@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.server.metrics.details import admin_page, reasons_not_ready
@@ -79,8 +80,9 @@ class Endpoint:
             "/admin": self._admin,
         }
 
-    async def open(self, host: str, port: int) -> int:
-        """The real port. OSError if the address cannot be had."""
+    async def open(self, host: str, port: int, bound: Sequence[socket.socket] = ()) -> int:
+        """The real port. `bound` are the sockets of the address, if there are some already. OSError if it cannot
+        be had."""
         loop = asyncio.get_running_loop()
         self._watch = LoopWatch(loop)
         self._disks = DiskSpace(loop, self._usable_directories)
@@ -88,17 +90,25 @@ class Endpoint:
         self._sources = Sources(
             self._server, self._series_max, self._watch, self._disks, self._creation_rates
         )
-        self._listening = await asyncio.start_server(
-            self._connected, host, port, limit=REQUEST_BYTES_MAX, reuse_address=True
-        )
-        return int(self._listening.sockets[0].getsockname()[1])
+        if bound:
+            self._listening = [
+                await asyncio.start_server(self._connected, sock=one, limit=REQUEST_BYTES_MAX) for one in bound
+            ]
+        else:
+            self._listening = [
+                await asyncio.start_server(
+                    self._connected, host, port, limit=REQUEST_BYTES_MAX, reuse_address=True
+                )
+            ]
+        return int(self._listening[0].sockets[0].getsockname()[1])
 
     async def close(self) -> None:
         """Ends all connections."""
         self._watch.close()
         self._disks.close()
         self._creation_rates.close()
-        self._listening.close()
+        for listening in self._listening:
+            listening.close()
         tasks = [*self._connections, *([self._scrape] if self._scrape is not None else [])]
         for task in tasks:
             task.cancel()

@@ -10,6 +10,8 @@
   the rate is within the quota again, after a window at most.
 - Beyond `max.connections.per.ip` a connection is closed at once.
 
+Connections at a Unix socket, of other workers, have no address, and so no limit by one.
+
 Source: `ConnectionQuotas` and `Acceptor` of Kafka 4.3 (SocketServer); KIP-402, KIP-612.
 """
 
@@ -136,7 +138,7 @@ class Admission:
         """For how long the connection is to be held before it is closed; 0: the rate of its address is within
         the quota. A refused connection counts nowhere."""
         rate = self._address_rates.of(host)
-        if rate is None:
+        if rate is None or not host:
             return 0
         now_ms = self._now_ms()
         meter = self._of_addresses.get(host)
@@ -156,7 +158,7 @@ class Admission:
         """Counts the connection; or returns the reason why it may not be there."""
         limits = self._limits
         host_max = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
-        if self._per_host[host] >= host_max:
+        if self._per_host[host] >= host_max and host:
             return f"max.connections.per.ip={host_max} is reached for {host}"
         self._total += 1
         self._per_host[host] += 1
@@ -370,7 +372,8 @@ class Acceptor:
 
     async def _begin(self, accepted: socket.socket, connection: asyncio.BufferedProtocol) -> None:
         try:
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if accepted.family != socket.AF_UNIX:
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             protocol = self._endpoint.protocol_of(connection)
             await self._loop.connect_accepted_socket(lambda: protocol, accepted)
         except OSError:

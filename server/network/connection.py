@@ -187,6 +187,10 @@ class Connection(asyncio.BufferedProtocol):
             callback(self)
 
     def when_closed(self, callback: Callable[[Connection], None]) -> None:
+        if self._transport is None:
+            # Closed while the work that asks for this was waiting.
+            callback(self)
+            return
         self._closings = self._closings or {}
         self._closings[callback] = None
 

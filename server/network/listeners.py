@@ -70,11 +70,15 @@ class Listener:
     tls: TlsAcceptor | None = None
     sasl: Gates | None = None
     """Set before the listener is served, if its clients have to authenticate."""
+    principal: str | None = None
+    """Who connects here, if nobody else can; None: clients authenticate, or are anonymous."""
     speaker: Speaker | None = None
     """Set before the listener is served, if its clients speak Kafka 0.7."""
 
     def protocol_of(self, connection: Connection) -> asyncio.BufferedProtocol:
         """The protocol that the event loop talks to: the connection itself, or TLS in front of it."""
+        if self.principal is not None:
+            connection.principal = self.principal
         if self.speaker is not None:
             self.speaker.take(connection)
         if self.tls is None:

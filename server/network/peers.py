@@ -1,4 +1,5 @@
-"""Connections that this node opens itself: to controllers, and to other brokers.
+"""Connections that this node opens itself: to controllers, and to other brokers. A host that begins with a slash is
+the path of a Unix socket (`config/workers.py`).
 
 A `Peer` is one connection. Requests are pipelined, responses come in their order. It is not opened again: who
 needs another one makes another `Peer`. `SetupTimeout.login` authenticates it, where the other side has SASL.
@@ -153,7 +154,7 @@ class Peer(asyncio.BufferedProtocol):
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
         connected = transport.get_extra_info("socket")
-        if connected is not None:
+        if connected is not None and connected.family != socket.AF_UNIX:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._receive_buffer_bytes > 0:
                 connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
@@ -329,8 +330,7 @@ async def connect(
         async with asyncio.timeout(timeout_ms / 1000):
             limit_ms = min(setup.limit_ms((host, port)), timeout_ms)
             async with asyncio.timeout(limit_ms / 1000):
-                tls = None if setup.tls is None else setup.tls()
-                await asyncio.get_running_loop().create_connection(lambda: peer, host, port, ssl=tls)
+                await _dial(peer, host, port, setup)
             setup.ended((host, port), is_connected=True)
             limit_ms = timeout_ms
             if asks_versions:
@@ -345,6 +345,15 @@ async def connect(
         peer.close(lost)
         raise lost from error
     return peer
+
+
+async def _dial(peer: Peer, host: str, port: int, setup: SetupTimeout) -> None:
+    loop = asyncio.get_running_loop()
+    if host.startswith("/"):
+        await loop.create_unix_connection(lambda: peer, host)
+        return
+    tls = None if setup.tls is None else setup.tls()
+    await loop.create_connection(lambda: peer, host, port, ssl=tls)
 
 
 async def _ask_versions(peer: Peer) -> None:

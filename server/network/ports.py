@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import socket
 from collections import deque
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from odradek.server.network.listeners import Listener, SocketOptions, accept, bind_listener
@@ -19,9 +21,12 @@ logger = logging.getLogger("odradek.broker")
 
 
 class Ports:
-    """The sockets of all listeners. Clients may connect to a bound one; they wait until it is served."""
+    """The sockets of all listeners. Clients may connect to a bound one; they wait until it is served.
 
-    def __init__(self) -> None:
+    `bound` are sockets by the names of listeners that the parent of this process has bound."""
+
+    def __init__(self, bound: Mapping[str, Sequence[socket.socket]] = MappingProxyType({})) -> None:
+        self._bound = bound
         self.listeners: list[Listener] = []
         """With their real ports."""
         self._waiting: deque[tuple[Listener, list[socket.socket]]] = deque()
@@ -31,9 +36,11 @@ class Ports:
         """Raises ConfigError for an address that cannot be bound."""
         for configured in config.listeners:
             listener = Listener(
-                configured.name, configured.host, configured.port, None, _socket_options(config)
+                configured.name, configured.host, configured.port, None, socket_options(config)
             )
-            self._waiting.append((listener, bind_listener(listener)))
+            sockets = self._bound.get(configured.name)
+            self._waiting.append((listener, list(sockets) if sockets else bind_listener(listener)))
+            listener.principal = configured.principal
             listener.tls = _tls_of(config, configured.name)
             advertised = config.advertised.get(configured.name)
             if advertised is not None and advertised.host:
@@ -78,7 +85,8 @@ def _tls_of(config: BrokerConfig, listener: str) -> TlsAcceptor | None:
     return TlsAcceptor(settings, monotonic_ms, names_principal=not security.has_sasl)
 
 
-def _socket_options(config: BrokerConfig) -> SocketOptions:
+def socket_options(config: BrokerConfig) -> SocketOptions:
+    """The options of the sockets of listeners."""
     return SocketOptions(
         config.values["socket.listen.backlog.size"],
         config.values["socket.send.buffer.bytes"],

@@ -21,6 +21,18 @@ REPEATS_MAX = 1_000
 """Events that are remembered; others are told each time."""
 
 
+def name_process(name: str) -> None:
+    """Each line from now on says `name`: this is one of several processes that share stderr."""
+    make = logging.getLogRecordFactory()
+
+    def made(*arguments: Any, **keywords: Any) -> logging.LogRecord:
+        record = make(*arguments, **keywords)
+        record.of_process = name
+        return record
+
+    logging.setLogRecordFactory(made)
+
+
 def log_to_stderr(level: str, levels: Mapping[str, str] | None = None, form: str = "text") -> None:
     """From now on. `levels` are those of single loggers, by name; `form` is one of FORMATS."""
     assert form in FORMATS
@@ -46,6 +58,11 @@ class _OneLine(logging.Formatter):
             return super().formatException(ei)
         return f"  {ei[0].__name__}: {ei[1]}"
 
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        text = super().formatMessage(record)
+        name = getattr(record, "of_process", "")
+        return f"{name}: {text}" if name else text
+
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
         return text if self._shows_tracebacks else " ".join(text.splitlines())
@@ -66,6 +83,8 @@ class _Json(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if hasattr(record, "of_process"):
+            event["process"] = record.of_process
         if record.exc_info is not None and record.exc_info[0] is not None:
             event["error"] = {"type": record.exc_info[0].__name__, "message": str(record.exc_info[1])}
             if self._shows_tracebacks:

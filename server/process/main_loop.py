@@ -13,7 +13,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from odradek.server.controlling.controller_server import ControllerServer
     from odradek.server.process.systemd import Systemd
 
-    NodeServer = BrokerServer | ControllerServer
+    from odradek.server.process.worker import FirstWorker
+
+    NodeServer = BrokerServer | ControllerServer | FirstWorker
 
 logger = logging.getLogger("odradek")
 
@@ -44,18 +47,32 @@ def run(config: BrokerConfig, on_ready: Callable[[NodeServer], None] | None = No
 
     `on_ready(server)` is called once, when every listener is open.
     """
+    return run_server(partial(_new_server, config), on_ready)
+
+
+def run_server(
+    new_server: Callable[[Callable[[], None]], NodeServer],
+    on_ready: Callable[[NodeServer], None] | None = None,
+    *,
+    signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
+) -> int:
+    """Runs what `new_server(on_end)` makes; see `run`. `signals` are those that stop it."""
     _allow_many_files()
     loop = new_event_loop()
     try:
-        return loop.run_until_complete(_serve(config, on_ready))
+        return loop.run_until_complete(_serve(new_server, on_ready, signals))
     finally:
         loop.close()
 
 
-async def _serve(config: BrokerConfig, on_ready: Callable[[NodeServer], None] | None) -> int:
+async def _serve(
+    new_server: Callable[[Callable[[], None]], NodeServer],
+    on_ready: Callable[[NodeServer], None] | None,
+    signals: Sequence[signal.Signals],
+) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in signals:
         loop.add_signal_handler(number, stopping.set)
     lifeline = _watch_parent(loop, stopping)
     systemd = _systemd()
@@ -67,7 +84,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[NodeServer], None] | 
         has_failed = True
         stopping.set()
 
-    server = _new_server(config, end)
+    server = new_server(end)
     try:
         if not await _is_started(server, stopping):
             return 0

@@ -31,9 +31,23 @@ class Systemd:
 
     def ready(self, status: str) -> None:
         """The broker serves; from now on it tells that it lives."""
+        self.tell_ready(status)
+        if self.pause_s is not None:
+            self._live(self.pause_s)
+
+    def tell_ready(self, status: str) -> None:
+        """The broker serves. Without an event loop `alive` is to be called every `pause_s` from now on."""
         self._send(f"READY=1\nSTATUS={status}\nMAINPID={os.getpid()}")
+
+    @property
+    def pause_s(self) -> float | None:
+        """How often it is told that the broker lives; None: never."""
+        return None if self._watchdog_s is None else self._watchdog_s / 2
+
+    def alive(self) -> None:
+        """The broker lives."""
         if self._watchdog_s is not None:
-            self._live(self._watchdog_s / 2)
+            self._send("WATCHDOG=1")
 
     def stopping(self) -> None:
         """The broker has been told to stop."""
@@ -42,7 +56,7 @@ class Systemd:
         self._send("STOPPING=1")
 
     def _live(self, pause_s: float) -> None:
-        self._send("WATCHDOG=1")
+        self.alive()
         self._handle = asyncio.get_running_loop().call_later(pause_s, self._live, pause_s)
 
     def _send(self, text: str) -> None:

@@ -1,0 +1,564 @@
+"""The parent of the workers of a broker: it binds their ports, forks them, and forks each again that dies.
+
+It imports all that a broker needs before it forks, so a worker is ready in a moment and shares that memory. It has
+no event loop and no thread. It keeps the listening sockets: clients of a worker that has died wait for the next
+one instead of being refused. So only it knows that a worker is dead, and tells the controller in the first worker.
+
+Workers take no signals. Each has a pipe of its own, whose other end closes when it has to stop, or when the parent
+ends, whatever ends that. At a stop the first worker is the last one, since it is the controller of the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import logging
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from odradek.config.broker_config import METRICS_LISTEN
+from odradek.config.config_error import ConfigError
+from odradek.config.workers import AMONG_WORKERS, OF_CONTROLLER, WorkerPlace, config_of, refuse_bounds
+from odradek.server.background import warm_up
+from odradek.server.network.listeners import Listener, ListenError, SocketOptions, bind_listener
+from odradek.server.network.ports import socket_options
+from odradek.server.process.log_output import name_process
+from odradek.server.process.main_loop import LIFELINE_VARIABLE, run_server
+from odradek.server.process.systemd import Systemd, systemd_of
+from odradek.server.process.worker import ControllerOfWorkers, Sockets, WorkerParts, new_worker
+from odradek.server.process.worker_directories import refuse_directories
+
+if TYPE_CHECKING:
+    from odradek.config.broker_config import BrokerConfig
+    from odradek.server.process.main_loop import NodeServer
+
+logger = logging.getLogger("odradek.workers")
+
+ROW_ATTEMPTS = 32
+"""Attempts to find as many free ports in a row as there are workers."""
+SOCKET_PATH_BYTES_MAX = 100
+"""Kernels allow for 104 bytes or more."""
+FIRST_PAUSE_S, PAUSE_S_MAX = 0.1, 5.0
+"""Before a worker that dies at once is forked again; twice as long each time."""
+REFUSAL_CHARACTERS_MAX = 2_000
+"""A report is written to its pipe as a whole: that has 4,096 bytes at least."""
+LIVED_S = 10.0
+"""A worker that has lived for so long does not die at once."""
+_PREPARED = (
+    "server.cluster.following",
+    "server.cluster.leading",
+    "server.cluster.member",
+    "server.cluster.member_directories",
+    "server.cluster.replica_log",
+    "server.cluster.replication",
+    "server.cluster.throttles",
+    "server.coordination.remote_log_ends",
+    "server.coordination.remote_transactions",
+    "server.network.broker_peers",
+    "apis.controller.table",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyWorkers:
+    """Workers that serve, for the line that says so."""
+
+    configs: Sequence[BrokerConfig]
+    addresses: Sequence[tuple[str, str, int]]
+    """Name, host and real port of the listeners for clients: those of the first worker, of the second, ..."""
+    cluster_id: str
+    metrics_ports: Sequence[int]
+
+    @property
+    def data_directories(self) -> tuple[str, ...]:
+        return tuple(path for config in self.configs for path in config.data_directories)
+
+
+def run(config: BrokerConfig, workers: int, on_ready: Callable[[ReadyWorkers], None]) -> int:
+    """Runs the workers until SIGTERM, SIGINT or the end of the parent; the exit status. `on_ready` is called once,
+    when all are unfenced. Raises ConfigError with one sentence for the administrator."""
+    refuse_bounds(config, workers)
+    refuse_directories(config.data_directories, workers)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if workers > cores:
+        logger.warning(
+            "odradek.workers=%d is more than the %d processors here: they share them, and none is faster", workers, cores
+        )
+    with ExitStack() as ending:
+        folder = _socket_folder(ending)
+        rows = _bound_rows(config, workers, ending)
+        parts = _parts_of(config, rows, folder, ending, polls_before_sleep=workers <= cores)
+        _prepare()
+        return _Supervisor(parts, folder, on_ready).run()
+
+
+def _socket_folder(ending: ExitStack) -> str:
+    """A directory that only this user may enter."""
+    try:
+        folder = tempfile.mkdtemp(prefix="odradek-")
+    except OSError as error:
+        raise ConfigError(
+            f"odradek.workers needs a directory for its sockets, and none can be made in {tempfile.gettempdir()}: "
+            f"{error.strerror or error}. TMPDIR may name another place."
+        ) from error
+    ending.callback(shutil.rmtree, folder, ignore_errors=True)
+    if len(folder) > SOCKET_PATH_BYTES_MAX - len("/worker-999"):
+        raise ConfigError(f"The path of {folder} is too long for a socket: let TMPDIR name another place.")
+    return folder
+
+
+# --- Sockets ---
+
+
+def _bound_rows(config: BrokerConfig, workers: int, ending: ExitStack) -> list[dict[str, list[socket.socket]]]:
+    """The sockets of each worker by the names of listeners. Nothing else has happened yet: a port that is taken
+    leaves nothing behind."""
+    options = socket_options(config)
+    rows: list[dict[str, list[socket.socket]]] = [{} for _ in range(workers)]
+    wanted = [(one.name, one.host, one.port) for one in config.listeners]
+    if config.metrics_address is not None:
+        wanted.append((METRICS_LISTEN, *config.metrics_address))
+    for name, host, port in wanted:
+        try:
+            bound = _bound_row(name, host, port, workers, options)
+        except ListenError as error:
+            if name != METRICS_LISTEN:
+                raise
+            raise ConfigError(str(error).replace("listeners: ", f"{METRICS_LISTEN}: ", 1)) from error
+        for row, sockets in zip(rows, bound, strict=True):
+            row[name] = sockets
+            for one in sockets:
+                ending.callback(one.close)
+    return rows
+
+
+def _bound_row(
+    name: str, host: str, port: int, count: int, options: SocketOptions
+) -> list[list[socket.socket]]:
+    """One port after the other; from a free one on, where `port` is 0."""
+    for attempt in range(ROW_ATTEMPTS):
+        row: list[list[socket.socket]] = []
+        try:
+            for index in range(count):
+                first = port or (row[0][0].getsockname()[1] if row else 0)
+                wanted = first + index if first else 0
+                row.append(bind_listener(Listener(name, host, wanted, None, options)))
+        except (ListenError, OverflowError):
+            for one in (one for sockets in row for one in sockets):
+                one.close()
+            if port or attempt == ROW_ATTEMPTS - 1:
+                raise
+        else:
+            break
+    return row
+
+
+def _unix_socket(path: str, backlog: int, ending: ExitStack) -> list[socket.socket]:
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    ending.callback(bound.close)
+    bound.bind(path)
+    bound.listen(backlog)
+    bound.setblocking(False)
+    return [bound]
+
+
+def _parts_of(
+    config: BrokerConfig,
+    rows: Sequence[Mapping[str, list[socket.socket]]],
+    folder: str,
+    ending: ExitStack,
+    *,
+    polls_before_sleep: bool,
+) -> list[WorkerParts]:
+    """What each worker is made of. The first one has a controller; its pipe comes later."""
+    backlog, rack = socket_options(config).backlog, socket.gethostname()
+    found: list[WorkerParts] = []
+    for index, row in enumerate(rows):
+        ports = {name: sockets[0].getsockname()[1] for name, sockets in row.items()}
+        place = WorkerPlace(index=index, folder=folder, controller_id=config.node_id)
+        own = config_of(config, place, ports, rack)
+        sockets = {**row, AMONG_WORKERS: _unix_socket(place.listener.host, backlog, ending)}
+        controller = None
+        if index == 0:
+            place = replace(place, is_controller=True)
+            controller = ControllerOfWorkers(
+                config=config_of(config, place, ports, rack),
+                sockets={OF_CONTROLLER: _unix_socket(place.listener.host, backlog, ending)},
+            )
+        found.append(
+            WorkerParts(
+                config=own, sockets=sockets, polls_before_sleep=polls_before_sleep, controller=controller
+            )
+        )
+    return found
+
+
+def _prepare() -> None:
+    """Imports what workers need, so that all share it, and leaves it out of garbage collections."""
+    for part in (warm_up.RECORDS, warm_up.GROUPS, warm_up.TRANSACTIONS):
+        for name in (*dict.fromkeys(f"apis.{name}" for name in part.apis.values()), *part.modules):
+            import_module(f"odradek.{name}")
+    for name in _PREPARED:
+        import_module(f"odradek.{name}")
+    gc.freeze()
+
+
+# --- Processes ---
+
+
+@dataclass(slots=True)
+class _Worker:
+    """One worker, through all of its processes."""
+
+    parts: WorkerParts
+    index: int
+    pid: int = 0
+    """0: no process runs."""
+    lifeline: int = -1
+    """The process stops when this end of the pipe closes."""
+    is_ready: bool = False
+    has_been_ready: bool = False
+    forked_s: float = 0.0
+    pause_s: float = 0.0
+    due_s: float = 0.0
+    """When it is to be forked, while no process runs."""
+
+    @property
+    def name(self) -> str:
+        return f"worker {self.index}"
+
+
+@dataclass(slots=True)
+class _Pipe:
+    reading: int
+    writing: int
+
+    @classmethod
+    def new(cls) -> _Pipe:
+        pipe = cls(*os.pipe())
+        os.set_blocking(pipe.reading, False)
+        os.set_blocking(pipe.writing, False)
+        return pipe
+
+    def close(self) -> None:
+        os.close(self.reading)
+        os.close(self.writing)
+
+
+@dataclass(slots=True)
+class _Stop:
+    """Whether all has to end, and the sentence why, if it is for a failure at the start."""
+
+    is_wanted: bool = False
+    refusal: str = ""
+
+
+class _Supervisor:
+    """See the module."""
+
+    def __init__(
+        self, parts: Sequence[WorkerParts], folder: str, on_ready: Callable[[ReadyWorkers], None]
+    ) -> None:
+        self._workers = [_Worker(one, index) for index, one in enumerate(parts)]
+        self._folder = folder
+        self._on_ready = on_ready
+        self._pid = os.getpid()
+        self._signals = _Pipe.new()
+        self._reports = _Pipe.new()
+        self._unread = b""
+        self._deaths = _Pipe.new()
+        self._first_run = True
+        self._stop = _Stop()
+        self._has_told = False
+        self._told: dict[int, Mapping[str, Any]] = {}
+        self._systemd: Systemd | None = None
+        self._own_lifeline = _own_lifeline()
+
+    def run(self) -> int:
+        """Until a stop; the exit status."""
+        self._systemd = systemd_of(os.environ)
+        with self._signals_to_pipe():
+            try:
+                while not self._is_over():
+                    self._fork_due()
+                    self._wait()
+                    self._read_reports()
+                    self._reap()
+                    self._go_on_stopping()
+            finally:
+                self._end_all()
+        if self._stop.refusal:
+            raise ConfigError(self._stop.refusal)
+        return 0
+
+    def _is_over(self) -> bool:
+        return self._stop.is_wanted and not any(worker.pid for worker in self._workers)
+
+    @contextlib.contextmanager
+    def _signals_to_pipe(self) -> Iterator[None]:
+        def stop(*_: object) -> None:
+            self._stop.is_wanted = True
+
+        handlers: dict[signal.Signals, Any] = {
+            signal.SIGTERM: stop,
+            signal.SIGINT: stop,
+            signal.SIGCHLD: lambda *_: None,
+        }
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        descriptor = signal.set_wakeup_fd(self._signals.writing, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            if os.getpid() == self._pid:
+                signal.set_wakeup_fd(descriptor)
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+
+    def _wait(self) -> None:
+        """For a signal, a report, the end of the parent, or the time of the next fork."""
+        poll = select.poll()
+        for descriptor in (self._signals.reading, self._reports.reading):
+            poll.register(descriptor, select.POLLIN)
+        if self._own_lifeline is not None and not self._stop.is_wanted:
+            poll.register(self._own_lifeline, select.POLLIN)
+        found = poll.poll(self._timeout_ms())
+        if self._systemd is not None:
+            self._systemd.alive()
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._signals.reading, 4096)
+        if any(descriptor == self._own_lifeline for descriptor, _ in found):
+            self._stop.is_wanted = True
+
+    def _timeout_ms(self) -> float | None:
+        waits = [] if self._stop.is_wanted else [one.due_s for one in self._workers if not one.pid]
+        seconds = [max(due_s - time.monotonic(), 0) for due_s in waits]
+        if self._systemd is not None and self._systemd.pause_s is not None:
+            seconds.append(self._systemd.pause_s)
+        return min(seconds) * 1000 + 1 if seconds else None
+
+    # A worker's life
+
+    def _fork_due(self) -> None:
+        for worker in self._workers:
+            if not worker.pid and not self._stop.is_wanted and worker.due_s <= time.monotonic():
+                self._fork(worker)
+        self._first_run = False
+
+    def _fork(self, worker: _Worker) -> None:
+        controller = worker.parts.controller
+        parts = worker.parts
+        if controller is not None:
+            # The process before it may have read of deaths that it has not decided on.
+            self._deaths.close()
+            self._deaths = _Pipe.new()
+            dead = None if self._first_run else self._unready_ids()
+            parts = replace(parts, controller=replace(controller, deaths=self._deaths.reading, dead=dead))
+        theirs, worker.lifeline = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            logger.error("%s cannot be forked: %s", worker.name, error.strerror or error)
+            os.close(theirs)
+            self._close_lifeline(worker)
+            self._pause(worker)
+            return
+        if pid == 0:
+            self._be(worker, parts, theirs)
+        os.close(theirs)
+        worker.pid, worker.forked_s, worker.is_ready = pid, time.monotonic(), False
+        logger.info("%s (node %d) runs as process %d", worker.name, worker.parts.config.node_id, pid)
+
+    def _unready_ids(self) -> list[int]:
+        return [one.parts.config.node_id for one in self._workers if not one.is_ready]
+
+    def _pause(self, worker: _Worker) -> None:
+        """Until it is forked again; none for one that has lived for a while."""
+        if time.monotonic() - worker.forked_s >= LIVED_S:
+            worker.pause_s = 0.0
+        worker.due_s = time.monotonic() + worker.pause_s
+        worker.pause_s = min(max(worker.pause_s * 2, FIRST_PAUSE_S), PAUSE_S_MAX)
+
+    def _reap(self) -> None:
+        for worker in self._workers:
+            if not worker.pid:
+                continue
+            pid, status = os.waitpid(worker.pid, os.WNOHANG)
+            if pid:
+                # It may have said why just before.
+                self._read_reports()
+                self._died(worker, os.waitstatus_to_exitcode(status))
+
+    def _died(self, worker: _Worker, status: int) -> None:
+        worker.pid, worker.is_ready = 0, False
+        self._close_lifeline(worker)
+        # The first worker's next process asks who is there (`_unready_ids`).
+        with contextlib.suppress(OSError):
+            os.write(self._deaths.writing, b"%d\n" % worker.parts.config.node_id)
+        if self._stop.is_wanted:
+            return
+        self._pause(worker)
+        how = f"with status {status}" if status >= 0 else f"by {signal.Signals(-status).name}"
+        logger.error("%s has ended %s, and is started again", worker.name, how)
+
+    def _close_lifeline(self, worker: _Worker) -> None:
+        if worker.lifeline >= 0:
+            os.close(worker.lifeline)
+            worker.lifeline = -1
+
+    # Reports
+
+    def _read_reports(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._unread += os.read(self._reports.reading, 65_536)
+        *lines, self._unread = self._unread.split(b"\n")
+        for line in lines:
+            report = json.loads(line)
+            worker = self._workers[report["worker"]]
+            if report["pid"] == worker.pid:
+                self._take(worker, report)
+
+    def _take(self, worker: _Worker, report: Mapping[str, Any]) -> None:
+        if "refusal" in report:
+            if self._has_told:
+                logger.error("%s does not start: %s", worker.name, report["refusal"])
+            elif not self._stop.is_wanted:
+                self._stop = _Stop(is_wanted=True, refusal=report["refusal"])
+            return
+        worker.is_ready = True
+        self._told[worker.index] = report
+        if self._has_told or self._stop.is_wanted or not all(one.is_ready for one in self._workers):
+            return
+        self._has_told = True
+        ready = self._ready()
+        self._on_ready(ready)
+        if self._systemd is not None:
+            first, count = ready.configs[0].node_id, len(ready.configs)
+            self._systemd.tell_ready(f"{count} workers, nodes {first} to {first + count - 1}, serve")
+
+    def _ready(self) -> ReadyWorkers:
+        told = [self._told[worker.index] for worker in self._workers]
+        return ReadyWorkers(
+            configs=[worker.parts.config for worker in self._workers],
+            addresses=[(name, host, port) for one in told for name, host, port in one["addresses"]],
+            cluster_id=told[0]["cluster_id"],
+            metrics_ports=[one["metrics_port"] for one in told],
+        )
+
+    # The end
+
+    def _go_on_stopping(self) -> None:
+        """The first worker stops when all others have."""
+        if not self._stop.is_wanted:
+            return
+        if self._systemd is not None:
+            self._systemd.stopping()
+            self._systemd = None
+        first, *others = self._workers
+        for worker in reversed(others):
+            self._close_lifeline(worker)
+        self._close_sockets(others)
+        if not any(worker.pid for worker in others):
+            self._close_lifeline(first)
+            self._close_sockets([first])
+
+    def _close_sockets(self, workers: Sequence[_Worker]) -> None:
+        """Clients are refused from now on. Workers may still connect to each other."""
+        for worker in workers:
+            for name, sockets in worker.parts.sockets.items():
+                if name != AMONG_WORKERS:
+                    for one in sockets:
+                        one.close()
+
+    def _end_all(self) -> None:
+        """Whatever has failed here: no process is left behind."""
+        for worker in self._workers:
+            self._close_lifeline(worker)
+        for worker in self._workers:
+            if worker.pid:
+                os.waitpid(worker.pid, 0)
+        for pipe in (self._signals, self._reports, self._deaths):
+            pipe.close()
+
+    # In the child
+
+    def _be(self, worker: _Worker, parts: WorkerParts, lifeline: int) -> NoReturn:
+        """The process of a worker."""
+        status = 1
+        try:
+            self._leave_the_parent(worker)
+            os.environ[LIFELINE_VARIABLE] = str(lifeline)
+            name_process(worker.name)
+            status = run_server(partial(new_worker, parts), partial(self._report_ready, worker), signals=())
+        except ConfigError as error:
+            self._report(worker, refusal=str(error)[:REFUSAL_CHARACTERS_MAX])
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            self._leave(status)
+
+    def _leave_the_parent(self, worker: _Worker) -> None:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # As long as an end is open here, nobody would see the parent close it.
+        for other in self._workers:
+            self._close_lifeline(other)
+        os.close(self._deaths.writing)
+        for other in self._workers:
+            if other is not worker:
+                for one in _sockets_of(other.parts):
+                    one.close()
+
+    def _report_ready(self, worker: _Worker, server: NodeServer) -> None:
+        self._report(
+            worker,
+            addresses=[one for one in server.addresses if one[0] != AMONG_WORKERS],
+            cluster_id=server.cluster_id,
+            metrics_port=server.metrics_port,
+        )
+
+    def _report(self, worker: _Worker, **content: Any) -> None:
+        line = json.dumps({"worker": worker.index, "pid": os.getpid(), **content}).encode() + b"\n"
+        with contextlib.suppress(OSError):
+            os.write(self._reports.writing, line)
+
+    def _leave(self, status: int) -> NoReturn:
+        if os.getppid() != self._pid:
+            # Nobody else is left to do it.
+            shutil.rmtree(self._folder, ignore_errors=True)
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):
+                stream.flush()
+        os._exit(status)
+
+
+def _sockets_of(parts: WorkerParts) -> Iterator[socket.socket]:
+    found: list[Sockets] = [parts.sockets]
+    if parts.controller is not None:
+        found.append(parts.controller.sockets)
+    for by_name in found:
+        for sockets in by_name.values():
+            yield from sockets
+
+
+def _own_lifeline() -> int | None:
+    text = os.environ.pop(LIFELINE_VARIABLE, "")
+    return int(text) if text.isdigit() else None

@@ -441,6 +441,7 @@ class _Supervisor:
                 self._stop = _Stop(is_wanted=True, refusal=report["refusal"])
             return
         worker.is_ready = True
+        logger.info("%s (node %d) serves, process %d", worker.name, worker.parts.config.node_id, worker.pid)
         self._told[worker.index] = report
         if self._has_told or self._stop.is_wanted or not all(one.is_ready for one in self._workers):
             return

@@ -5,6 +5,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from odradek.wire.version import __version__
@@ -12,7 +13,7 @@ from odradek.wire.version import __version__
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.server.process.main_loop import NodeServer
-    from odradek.server.process.supervisor import ReadyWorkers
+    from odradek.server.workers.supervisor import ReadyWorkers
 
 ABOUT = """\
 Start a broker. It prints one line when it is ready and stops cleanly at Ctrl-C or
@@ -59,7 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers",
         metavar="N",
-        help="processes, each with a core, a port and a directory of its own (default 1, or option odradek.workers)",
+        help="processes, each with a core, a port and a directory of its own (default 1, or option "
+        "odradek.workers)",
     )
     parser.add_argument(
         "--metrics",
@@ -146,15 +148,16 @@ def run(options: argparse.Namespace) -> int:
         levels = dict(options.log_levels)
         log_to_stderr(levels.pop("", "info"), levels, options.log_format)
         _log_settings(config)
-        # Everything heavy comes with this import; a wrong option has been told by now.
-        from odradek.server.process.main_loop import run as run_broker
-
+        # Everything heavy comes with these imports; a wrong option has been told by now.
         if config.values["odradek.workers"] > 1:
-            from odradek.server.process.supervisor import run as run_workers
+            from odradek.server.workers.run import run as run_workers
 
             status = run_workers(config, config.values["odradek.workers"], _tell_workers_ready)
         else:
-            status = run_broker(config, on_ready=_tell_ready)
+            from odradek.server.nodes import new_node
+            from odradek.server.process.main_loop import run as run_node
+
+            status = run_node(partial(new_node, config), on_ready=_tell_ready)
     except ConfigError as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
@@ -183,7 +186,8 @@ def _metrics_text(config: "BrokerConfig", ports: Iterable[int]) -> str:
     if config.metrics_address is None:
         return ""
     host = config.metrics_address[0] or "0.0.0.0"
-    return f", metrics {', '.join(f'[{host}]:{port}' if ':' in host else f'{host}:{port}' for port in ports)}"
+    shown = f"[{host}]" if ":" in host else host
+    return f", metrics {', '.join(f'{shown}:{port}' for port in ports)}"
 
 
 def _tell_ready(server: "NodeServer") -> None:
@@ -191,7 +195,8 @@ def _tell_ready(server: "NodeServer") -> None:
     metrics = _metrics_text(server.config, [server.metrics_port])
     _tell(
         server.addresses,
-        f"node {server.node_id}, cluster {server.cluster_id}, data {','.join(server.data_directories)}{metrics}",
+        f"node {server.node_id}, cluster {server.cluster_id}, "
+        f"data {','.join(server.data_directories)}{metrics}",
     )
     _write_address_file(
         server.addresses, {listener.name for listener in server.listeners if listener.tls is not None}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from odradek.config.listener_security import ListenerSecurity
     from odradek.config.logins import Logins
     from odradek.config.option_values import BrokerValues, TopicValues
-    from odradek.config.workers import WorkerPlace
+    from odradek.config.worker_place import WorkerPlace
 
 _ADDRESS = re.compile(HOST_PORT)
 ALL_DIRECTORIES = "*"
@@ -79,7 +79,7 @@ class BrokerConfig:
     controller: "ControllerConfig | None"
     """The options of a controller; None of another node."""
     is_worker: bool
-    """Whether it is that of a worker, or of the controller of workers (`config/workers.py`)."""
+    """Whether it is that of a worker, or of the controller of workers (`config/worker_place.py`)."""
     topic_options: Mapping[str, Option]
     """The topic options with their standings in this node."""
     listeners: tuple[Listener, ...]
@@ -127,7 +127,7 @@ class BrokerConfig:
         first_users: "tuple[FirstUser, ...]" = (),
         place: "WorkerPlace | None" = None,
     ) -> None:
-        """`place`: of a worker, or of the controller of workers (`config/workers.py`)."""
+        """`place`: of a worker, or of the controller of workers (`config/worker_place.py`)."""
         self.cluster_id = cluster_id
         self.is_worker = place is not None
         self.first_users = first_users
@@ -160,7 +160,7 @@ class BrokerConfig:
             self.cluster, listener_names = self._resolve_listeners(given, in_cluster=role is Role.BROKER)
         self._read_security(listener_names)
         if place is None and self.values["odradek.workers"] > 1:
-            from odradek.config.workers import refuse_roles
+            from odradek.config.worker_place import refuse_roles
 
             refuse_roles(self.values)
         elif role is Role.ALONE:
@@ -177,7 +177,7 @@ class BrokerConfig:
             )
         self.super_users = _authorization(self.values)
         if place is not None:
-            from odradek.config.workers import PRINCIPAL
+            from odradek.config.worker_place import PRINCIPAL
 
             self.super_users |= {PRINCIPAL}
         check_bounds(self.values)
@@ -329,7 +329,8 @@ def load(
     """Read and check everything.
 
     `environ` is usually `os.environ`; `sets` are texts "name=value"; `listen` and `advertise` are "HOST:PORT"
-    and replace the listeners of the file, as `metrics` ("[HOST:]PORT") and `workers` do their options; `keywords` are Python
+    and replace the listeners of the file, as `metrics` ("[HOST:]PORT") and `workers` do their options;
+    `keywords` are Python
     values by option name, underscores for dots.
     `first_levels` are the feature levels with which a new cluster begins. `more_options` are accepted besides
     Kafka's. `cluster_id` takes precedence over the variable CLUSTER_ID.

@@ -39,7 +39,7 @@ class Listener:
     """0 means any free port."""
     protocol: str = "PLAINTEXT"
     principal: str | None = None
-    """Who connects there, if nobody else can (`config/workers.py`)."""
+    """The principal of all who connect, if nobody else can (`config/worker_place.py`)."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -671,8 +671,8 @@ BROKER = (
            doc="Java class of quotas."),
     # Workers
     Option("odradek.workers", HONOURED, INT, 1, low=1, high=1000, internal=True,
-           doc="Ours, not Kafka's: processes of this broker, each of which uses one core. Each is a node of a "
-               "cluster, with node.id, ports and log.dirs of its own (docs/cluster.md)."),
+           doc="Ours, not Kafka's: processes of this broker, each of which uses one core. Each is a node of "
+               "a cluster, with node.id, ports and log.dirs of its own (docs/cluster.md)."),
     # Metrics
     Option("odradek.log.slow.request.ms", HONOURED, LONG, -1, low=-1, internal=True,
            doc="Ours, not Kafka's: requests that take so many milliseconds are logged, without what is in "

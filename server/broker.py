@@ -116,9 +116,9 @@ class BrokerServer:
         on `server.network.busy_poll`, which is wrong where other threads of the process need the core.
         `owns_process` says that there is no other program in the process: clients may change the levels of
         its loggers. `on_end` is called when every disk has failed and there is nothing left to serve. The
-        options of `extensions` are those that `config` was loaded with. `sockets` are bound ones by the name of a
-        listener, or of the option of the metrics; `disk` is that of its directories, if another one than its
-        own."""
+        options of `extensions` are those that `config` was loaded with. `sockets` are bound ones by the name
+        of a listener, or of the option of the metrics; `disk` is that of its directories, if another one
+        than its own."""
         self.config = config
         self._node = Node(
             config=config,
@@ -147,8 +147,8 @@ class BrokerServer:
             from odradek.config.config_error import ConfigError
 
             raise ConfigError(
-                "odradek.workers is for `odradek serve`, and in Python for odradek.Broker(workers=...): workers are "
-                "processes, and this broker is a part of one."
+                "odradek.workers is for `odradek serve`, and in Python for odradek.Broker(workers=...): "
+                "workers are processes, and this broker is a part of one."
             )
         async with AsyncExitStack() as ending:
             if self.config.values["zookeeper.connect"]:

@@ -67,6 +67,7 @@ STORIES_MAY_IMPORT = {
     },
     "server.metrics": {"server.network", "server.background", "server.coordination", "server.cluster"},
     "server.kafka07": {"server.network", "server.background"},
+    "server.workers": {"server.network", "server.metadata", "server.background", "server.process"},
     "server.zookeeper": {"server.network"},
     "storage.log": set(),
     "storage.recovery": {"storage.log"},

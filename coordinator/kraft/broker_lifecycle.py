@@ -191,6 +191,12 @@ class BrokerLifecycle:
             self._has_shutdown_response = True
         self._due_in(delay_ms, now_ms)
 
+    def leader_found(self, now_ms: int) -> None:
+        """A controller leads, where none was known before: a registration that has failed is sent at once."""
+        if not self._is_registered and self._failures and not self._is_under_way:
+            self._failures = 0
+            self.due_ms = now_ms
+
     # Of the node
 
     def set_ready(self, now_ms: int) -> None:

@@ -130,6 +130,7 @@ class ControllerLink:
         self._is_view_under_way = False
         self._applied_offset = 0
         self._lifecycle_wish = asyncio.Event()
+        self._known_leader: Controller | None = None
         self._reported: tuple[BrokerState, int, bool] | None = None
         self._controller_versions: Mapping[int, tuple[int, int]] = {}
         self._main: asyncio.Task[None] | None = None
@@ -257,10 +258,18 @@ class ControllerLink:
                 fetcher.failed(monotonic_ms())
                 continue
             silence.ended()
+            self._note_leader()
             for one in committed:
                 self._take(one)
             if committed:
                 self._hand_over()
+
+    def _note_leader(self) -> None:
+        leader = self._fetcher.leader
+        if leader is not None and leader != self._known_leader:
+            self._lifecycle.leader_found(monotonic_ms())
+            self._lifecycle_wish.set()
+        self._known_leader = leader
 
     async def _fetch(self, channel: _Channel, wanted: FetchLog | FetchSnapshot) -> list[Committed]:
         peer = await channel.to(wanted.controller)

@@ -136,8 +136,8 @@ class Watching:
                 self._knock(self._reach(broker))
 
     def died(self, broker_id: int) -> None:
-        """The process that is registered as this broker has ended. What it has sent before counts: it is fenced,
-        and its session ends, when its connection has closed, too."""
+        """The process that is registered as this broker has ended. What it has sent before counts: it is
+        fenced, and its session ends, when its connection has closed, too."""
         broker = self._controller.view.registrations.get(broker_id)
         if broker is None:
             return

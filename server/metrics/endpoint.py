@@ -81,8 +81,8 @@ class Endpoint:
         }
 
     async def open(self, host: str, port: int, bound: Sequence[socket.socket] = ()) -> int:
-        """The real port. `bound` are the sockets of the address, if there are some already. OSError if it cannot
-        be had."""
+        """The real port. `bound` are the sockets of the address, if there are some already. OSError if it
+        cannot be had."""
         loop = asyncio.get_running_loop()
         self._watch = LoopWatch(loop)
         self._disks = DiskSpace(loop, self._usable_directories)
@@ -92,7 +92,8 @@ class Endpoint:
         )
         if bound:
             self._listening = [
-                await asyncio.start_server(self._connected, sock=one, limit=REQUEST_BYTES_MAX) for one in bound
+                await asyncio.start_server(self._connected, sock=one, limit=REQUEST_BYTES_MAX)
+                for one in bound
             ]
         else:
             self._listening = [

@@ -71,7 +71,7 @@ class Listener:
     sasl: Gates | None = None
     """Set before the listener is served, if its clients have to authenticate."""
     principal: str | None = None
-    """Who connects here, if nobody else can; None: clients authenticate, or are anonymous."""
+    """The principal of all who connect; None: they authenticate, or are anonymous."""
     speaker: Speaker | None = None
     """Set before the listener is served, if its clients speak Kafka 0.7."""
 

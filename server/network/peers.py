@@ -1,5 +1,5 @@
-"""Connections that this node opens itself: to controllers, and to other brokers. A host that begins with a slash is
-the path of a Unix socket (`config/workers.py`).
+"""Connections that this node opens itself: to controllers, and to other brokers. A host that begins with a
+slash is the path of a Unix socket (`config/workers.py`).
 
 A `Peer` is one connection. Requests are pipelined, responses come in their order. It is not opened again: who
 needs another one makes another `Peer`. `SetupTimeout.login` authenticates it, where the other side has SASL.

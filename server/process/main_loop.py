@@ -1,6 +1,6 @@
 """The broker as a process: the event loop, the signals, the parent's lifeline, the exit status.
 
-`odradek serve` calls `run`. It returns 0 after a clean stop, 1 when every disk has failed; an error at start
+`run` returns 0 after a clean stop, 1 when every disk has failed; an error at start
 is raised as a `ConfigError`, whose text is one sentence for the administrator.
 """
 
@@ -14,18 +14,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
-    from odradek.server.broker import BrokerServer
-    from odradek.server.controlling.controller_server import ControllerServer
     from odradek.server.process.systemd import Systemd
-
-    from odradek.server.process.worker import FirstWorker
-
-    NodeServer = BrokerServer | ControllerServer | FirstWorker
 
 logger = logging.getLogger("odradek")
 
@@ -42,21 +35,63 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def run(config: BrokerConfig, on_ready: Callable[[NodeServer], None] | None = None) -> int:
-    """Runs a node until SIGTERM, SIGINT or the end of the parent; the exit status.
+class NodeListener(Protocol):
+    """A listener of a node."""
 
-    `on_ready(server)` is called once, when every listener is open.
-    """
-    return run_server(partial(_new_server, config), on_ready)
+    name: str
+    tls: Any
+    """None: it has no TLS."""
 
 
-def run_server(
-    new_server: Callable[[Callable[[], None]], NodeServer],
+class NodeServer(Protocol):
+    """A node: a broker, a controller or a worker. `start` and `stop` run on the event loop; what is below can
+    be used between them."""
+
+    async def start(self) -> None:
+        """Raises ConfigError with one sentence for people."""
+
+    async def stop(self) -> None:
+        """Stops cleanly; harmless a second time, and after a start that failed."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    @property
+    def data_directories(self) -> tuple[str, ...]: ...
+
+    @property
+    def listeners(self) -> Sequence[NodeListener]:
+        """With their real ports."""
+
+    @property
+    def addresses(self) -> list[tuple[str, str, int]]:
+        """Name, host and real port of every listener."""
+
+    @property
+    def metrics_port(self) -> int:
+        """Zero: there are no metrics."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+
+NewServer = Callable[[Callable[[], None]], NodeServer]
+"""Makes a node. It calls its argument when there is nothing left to serve."""
+
+
+def run(
+    new_server: NewServer,
     on_ready: Callable[[NodeServer], None] | None = None,
     *,
     signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
 ) -> int:
-    """Runs what `new_server(on_end)` makes; see `run`. `signals` are those that stop it."""
+    """Runs a node until one of `signals` or the end of the parent; the exit status.
+
+    `on_ready(server)` is called once, when every listener is open.
+    """
     _allow_many_files()
     loop = new_event_loop()
     try:
@@ -66,7 +101,7 @@ def run_server(
 
 
 async def _serve(
-    new_server: Callable[[Callable[[], None]], NodeServer],
+    new_server: NewServer,
     on_ready: Callable[[NodeServer], None] | None,
     signals: Sequence[signal.Signals],
 ) -> int:
@@ -107,18 +142,6 @@ async def _serve(
         if lifeline is not None:
             loop.remove_reader(lifeline)
     return 1 if has_failed else 0
-
-
-def _new_server(config: BrokerConfig, on_end: Callable[[], None]) -> NodeServer:
-    if config.controller is not None:
-        from odradek.server.controlling.controller_server import ControllerServer
-
-        return ControllerServer(config, owns_process=True, on_end=on_end)
-    from odradek.server.broker import BrokerServer
-
-    return BrokerServer(
-        config, after_loading=gc.freeze, polls_before_sleep=True, owns_process=True, on_end=on_end
-    )
 
 
 def _systemd() -> Systemd | None:

@@ -1,4 +1,4 @@
-"""A broker with workers, as processes: clients of librdkafka at all of them, and days that are bad for some."""
+"""A broker with workers, as processes: clients of librdkafka at all of them, and bad days."""
 
 import contextlib
 import os
@@ -49,7 +49,10 @@ def produce(servers, topic, values, **options):
     failed = []
     for number, value in enumerate(values):
         producer.produce(
-            topic, value, partition=number % PARTITIONS, on_delivery=lambda error, _: error and failed.append(error)
+            topic,
+            value,
+            partition=number % PARTITIONS,
+            on_delivery=lambda error, _: error and failed.append(error),
         )
     assert producer.flush(PATIENCE_S) == 0
     assert not failed
@@ -87,7 +90,7 @@ def numbered(first, count):
 
 def test_clients_use_all_workers_and_sigterm_ends_all(start):
     workers = start(3)
-    assert workers.ready[3] == "1" and workers.ready[4] == "3"
+    assert (workers.ready[3], workers.ready[4]) == ("1", "3")
     first = workers.addresses[0]
     assert set(make_topic(first, "t")) == {1, 2, 3}
     produce(first, "t", numbered(0, 60))
@@ -105,9 +108,11 @@ def test_clients_use_all_workers_and_sigterm_ends_all(start):
     assert consume(first, "t", 18, "g") == numbered(60, 18)
 
     pids, folder = workers.left(), workers.socket_folder
-    assert len(pids) == 3 and folder.is_dir()
+    assert len(pids) == 3
+    assert folder.is_dir()
     assert workers.end() == 0
-    assert not workers.left() and not folder.exists()
+    assert not workers.left()
+    assert not folder.exists()
     assert workers.said().count("stopped cleanly") == 4  # three nodes and the controller
     for address in workers.addresses:
         host, _, port = address.rpartition(":")

@@ -9,7 +9,9 @@ import sys
 
 from tests.server.scrape import until
 
-READY = re.compile(r"odradek \S+ ready on (.+) \((\d+) workers, nodes (\d+) to (\d+), cluster (\S{22}), data (.+)\)")
+READY = re.compile(
+    r"odradek \S+ ready on (.+) \((\d+) workers, nodes (\d+) to (\d+), cluster (\S{22}), data (.+)\)"
+)
 RUNS = re.compile(r"worker (\d+) \(node \d+\) runs as process (\d+)")
 SERVES = re.compile(r"worker (\d+) \(node \d+\) serves, process (\d+)")
 CONTROLLER = re.compile(r"controller \d+ at (\S+)/controller:1 leads")

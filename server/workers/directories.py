@@ -18,20 +18,21 @@ _OF_WORKER = re.compile(r"\.w([0-9]{1,4})")
 
 
 def refuse_directories(directories: Sequence[str], workers: int) -> None:
-    """ConfigError: a directory is that of a node alone, or has partitions of a worker that there will not be."""
+    """ConfigError: a directory is that of a node alone, or has partitions of a worker that will not be
+    there."""
     for path in directories:
         if _is_of_node_alone(path):
             raise ConfigError(
-                f"Directory {path} of log.dirs belongs to a node without workers, and taking its partitions over is "
-                "not built yet: leave odradek.workers out, or name an empty directory and copy the topics "
+                f"Directory {path} of log.dirs belongs to a node without workers, and taking its partitions "
+                "over is not built yet: leave odradek.workers out, or name an empty directory and copy the topics "
                 "(odradek spark mirror)."
             )
         for index, other in _of_workers(path):
             if index >= workers and (partition := _a_partition(other)) is not None:
                 raise ConfigError(
-                    f"{other} has partitions of worker {index} ({partition}), and odradek.workers={workers} leave "
-                    f"it out: start {index + 1} workers, and move its partitions to the others first (odradek "
-                    "topics move)."
+                    f"{other} has partitions of worker {index} ({partition}), and odradek.workers={workers} "
+                    f"leave it out: start {index + 1} workers, and move its partitions to the others first "
+                    "(odradek topics move)."
                 )
 
 

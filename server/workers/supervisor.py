@@ -1,17 +1,16 @@
-"""The parent of the workers of a broker: it binds their ports, forks them, and forks each again that dies.
+"""The parent of the workers of a broker: it forks them, and forks each again that dies.
 
-It imports all that a broker needs before it forks, so a worker is ready in a moment and shares that memory. It has
-no event loop and no thread. It keeps the listening sockets: clients of a worker that has died wait for the next
-one instead of being refused. So only it knows that a worker is dead, and tells the controller in the first worker.
+It has imported all that a worker needs, so one is ready in a moment and shares that memory. It has no event
+loop and no thread. It keeps the listening sockets: clients of a worker that has died wait for the next one
+instead of being refused. So it alone knows that a worker is dead, and tells the controller.
 
-Workers take no signals. Each has a pipe of its own, whose other end closes when it has to stop, or when the parent
-ends, whatever ends that. At a stop the first worker is the last one, since it is the controller of the others.
+Workers take no signals. Each has a pipe of its own, whose other end closes when it has to stop, or when the
+parent ends, whatever ends that. At a stop the first worker is the last one: the others ask its controller.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import logging
 import os
@@ -20,27 +19,18 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from odradek.config.broker_config import METRICS_LISTEN
 from odradek.config.config_error import ConfigError
-from odradek.config.workers import AMONG_WORKERS, OF_CONTROLLER, WorkerPlace, config_of, refuse_bounds
-from odradek.server.background import warm_up
-from odradek.server.network.listeners import Listener, ListenError, SocketOptions, bind_listener
-from odradek.server.network.ports import socket_options
+from odradek.config.worker_place import AMONG_WORKERS
 from odradek.server.process.log_output import name_process
-from odradek.server.process.main_loop import LIFELINE_VARIABLE, run_server
+from odradek.server.process.main_loop import LIFELINE_VARIABLE
 from odradek.server.process.systemd import Systemd, systemd_of
-from odradek.server.process.worker import ControllerOfWorkers, Sockets, WorkerParts, new_worker
-from odradek.server.process.worker_directories import refuse_directories
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
@@ -48,29 +38,45 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.workers")
 
-ROW_ATTEMPTS = 32
-"""Attempts to find as many free ports in a row as there are workers."""
-SOCKET_PATH_BYTES_MAX = 100
-"""Kernels allow for 104 bytes or more."""
 FIRST_PAUSE_S, PAUSE_S_MAX = 0.1, 5.0
 """Before a worker that dies at once is forked again; twice as long each time."""
 REFUSAL_CHARACTERS_MAX = 2_000
 """A report is written to its pipe as a whole: that has 4,096 bytes at least."""
 LIVED_S = 10.0
 """A worker that has lived for so long does not die at once."""
-_PREPARED = (
-    "server.cluster.following",
-    "server.cluster.leading",
-    "server.cluster.member",
-    "server.cluster.member_directories",
-    "server.cluster.replica_log",
-    "server.cluster.replication",
-    "server.cluster.throttles",
-    "server.coordination.remote_log_ends",
-    "server.coordination.remote_transactions",
-    "server.network.broker_peers",
-    "apis.controller.table",
-)
+
+
+Sockets = Mapping[str, Sequence[socket.socket]]
+"""Bound ones by the name of a listener, or of the option of the metrics."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerParts:
+    """The configuration and the sockets of a worker; the first one has a controller, too."""
+
+    config: BrokerConfig
+    sockets: Sockets
+    controller_config: BrokerConfig | None = None
+    controller_sockets: Sockets = field(default_factory=dict)
+
+    def all_sockets(self) -> Iterator[socket.socket]:
+        """All of both."""
+        for by_name in (self.sockets, self.controller_sockets):
+            for sockets in by_name.values():
+                yield from sockets
+
+
+class Deaths(NamedTuple):
+    """Deaths of workers, for the controller."""
+
+    descriptor: int
+    """A pipe with a line for each worker that dies: its node id."""
+    before: Sequence[int] | None
+    """Node ids of workers that do not live when the controller begins; None: none of an earlier run does."""
+
+
+BeWorker = Callable[[WorkerParts, Deaths, "Callable[[NodeServer], None]"], int]
+"""Serves in the process of a worker, and calls its last argument when it is unfenced; the exit status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,138 +94,6 @@ class ReadyWorkers:
         return tuple(path for config in self.configs for path in config.data_directories)
 
 
-def run(config: BrokerConfig, workers: int, on_ready: Callable[[ReadyWorkers], None]) -> int:
-    """Runs the workers until SIGTERM, SIGINT or the end of the parent; the exit status. `on_ready` is called once,
-    when all are unfenced. Raises ConfigError with one sentence for the administrator."""
-    refuse_bounds(config, workers)
-    refuse_directories(config.data_directories, workers)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if workers > cores:
-        logger.warning(
-            "odradek.workers=%d is more than the %d processors here: they share them, and none is faster", workers, cores
-        )
-    with ExitStack() as ending:
-        folder = _socket_folder(ending)
-        rows = _bound_rows(config, workers, ending)
-        parts = _parts_of(config, rows, folder, ending, polls_before_sleep=workers <= cores)
-        _prepare()
-        return _Supervisor(parts, folder, on_ready).run()
-
-
-def _socket_folder(ending: ExitStack) -> str:
-    """A directory that only this user may enter."""
-    try:
-        folder = tempfile.mkdtemp(prefix="odradek-")
-    except OSError as error:
-        raise ConfigError(
-            f"odradek.workers needs a directory for its sockets, and none can be made in {tempfile.gettempdir()}: "
-            f"{error.strerror or error}. TMPDIR may name another place."
-        ) from error
-    ending.callback(shutil.rmtree, folder, ignore_errors=True)
-    if len(folder) > SOCKET_PATH_BYTES_MAX - len("/worker-999"):
-        raise ConfigError(f"The path of {folder} is too long for a socket: let TMPDIR name another place.")
-    return folder
-
-
-# --- Sockets ---
-
-
-def _bound_rows(config: BrokerConfig, workers: int, ending: ExitStack) -> list[dict[str, list[socket.socket]]]:
-    """The sockets of each worker by the names of listeners. Nothing else has happened yet: a port that is taken
-    leaves nothing behind."""
-    options = socket_options(config)
-    rows: list[dict[str, list[socket.socket]]] = [{} for _ in range(workers)]
-    wanted = [(one.name, one.host, one.port) for one in config.listeners]
-    if config.metrics_address is not None:
-        wanted.append((METRICS_LISTEN, *config.metrics_address))
-    for name, host, port in wanted:
-        try:
-            bound = _bound_row(name, host, port, workers, options)
-        except ListenError as error:
-            if name != METRICS_LISTEN:
-                raise
-            raise ConfigError(str(error).replace("listeners: ", f"{METRICS_LISTEN}: ", 1)) from error
-        for row, sockets in zip(rows, bound, strict=True):
-            row[name] = sockets
-            for one in sockets:
-                ending.callback(one.close)
-    return rows
-
-
-def _bound_row(
-    name: str, host: str, port: int, count: int, options: SocketOptions
-) -> list[list[socket.socket]]:
-    """One port after the other; from a free one on, where `port` is 0."""
-    for attempt in range(ROW_ATTEMPTS):
-        row: list[list[socket.socket]] = []
-        try:
-            for index in range(count):
-                first = port or (row[0][0].getsockname()[1] if row else 0)
-                wanted = first + index if first else 0
-                row.append(bind_listener(Listener(name, host, wanted, None, options)))
-        except (ListenError, OverflowError):
-            for one in (one for sockets in row for one in sockets):
-                one.close()
-            if port or attempt == ROW_ATTEMPTS - 1:
-                raise
-        else:
-            break
-    return row
-
-
-def _unix_socket(path: str, backlog: int, ending: ExitStack) -> list[socket.socket]:
-    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    ending.callback(bound.close)
-    bound.bind(path)
-    bound.listen(backlog)
-    bound.setblocking(False)
-    return [bound]
-
-
-def _parts_of(
-    config: BrokerConfig,
-    rows: Sequence[Mapping[str, list[socket.socket]]],
-    folder: str,
-    ending: ExitStack,
-    *,
-    polls_before_sleep: bool,
-) -> list[WorkerParts]:
-    """What each worker is made of. The first one has a controller; its pipe comes later."""
-    backlog, rack = socket_options(config).backlog, socket.gethostname()
-    found: list[WorkerParts] = []
-    for index, row in enumerate(rows):
-        ports = {name: sockets[0].getsockname()[1] for name, sockets in row.items()}
-        place = WorkerPlace(index=index, folder=folder, controller_id=config.node_id)
-        own = config_of(config, place, ports, rack)
-        sockets = {**row, AMONG_WORKERS: _unix_socket(place.listener.host, backlog, ending)}
-        controller = None
-        if index == 0:
-            place = replace(place, is_controller=True)
-            controller = ControllerOfWorkers(
-                config=config_of(config, place, ports, rack),
-                sockets={OF_CONTROLLER: _unix_socket(place.listener.host, backlog, ending)},
-            )
-        found.append(
-            WorkerParts(
-                config=own, sockets=sockets, polls_before_sleep=polls_before_sleep, controller=controller
-            )
-        )
-    return found
-
-
-def _prepare() -> None:
-    """Imports what workers need, so that all share it, and leaves it out of garbage collections."""
-    for part in (warm_up.RECORDS, warm_up.GROUPS, warm_up.TRANSACTIONS):
-        for name in (*dict.fromkeys(f"apis.{name}" for name in part.apis.values()), *part.modules):
-            import_module(f"odradek.{name}")
-    for name in _PREPARED:
-        import_module(f"odradek.{name}")
-    gc.freeze()
-
-
-# --- Processes ---
-
-
 @dataclass(slots=True)
 class _Worker:
     """One worker, through all of its processes."""
@@ -231,7 +105,6 @@ class _Worker:
     lifeline: int = -1
     """The process stops when this end of the pipe closes."""
     is_ready: bool = False
-    has_been_ready: bool = False
     forked_s: float = 0.0
     pause_s: float = 0.0
     due_s: float = 0.0
@@ -267,12 +140,18 @@ class _Stop:
     refusal: str = ""
 
 
-class _Supervisor:
-    """See the module."""
+class Supervisor:
+    """See the module. `folder` has the sockets of the workers, `on_ready` is called once, when all are
+    unfenced."""
 
     def __init__(
-        self, parts: Sequence[WorkerParts], folder: str, on_ready: Callable[[ReadyWorkers], None]
+        self,
+        parts: Sequence[WorkerParts],
+        folder: str,
+        be_worker: BeWorker,
+        on_ready: Callable[[ReadyWorkers], None],
     ) -> None:
+        self._be_worker = be_worker
         self._workers = [_Worker(one, index) for index, one in enumerate(parts)]
         self._folder = folder
         self._on_ready = on_ready
@@ -359,14 +238,11 @@ class _Supervisor:
         self._first_run = False
 
     def _fork(self, worker: _Worker) -> None:
-        controller = worker.parts.controller
-        parts = worker.parts
-        if controller is not None:
+        if worker.parts.controller_config is not None:
             # The process before it may have read of deaths that it has not decided on.
             self._deaths.close()
             self._deaths = _Pipe.new()
-            dead = None if self._first_run else self._unready_ids()
-            parts = replace(parts, controller=replace(controller, deaths=self._deaths.reading, dead=dead))
+        deaths = Deaths(self._deaths.reading, None if self._first_run else self._unready_ids())
         theirs, worker.lifeline = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -379,7 +255,7 @@ class _Supervisor:
             self._pause(worker)
             return
         if pid == 0:
-            self._be(worker, parts, theirs)
+            self._be(worker, deaths, theirs)
         os.close(theirs)
         worker.pid, worker.forked_s, worker.is_ready = pid, time.monotonic(), False
         logger.info("%s (node %d) runs as process %d", worker.name, worker.parts.config.node_id, pid)
@@ -498,14 +374,14 @@ class _Supervisor:
 
     # In the child
 
-    def _be(self, worker: _Worker, parts: WorkerParts, lifeline: int) -> NoReturn:
+    def _be(self, worker: _Worker, deaths: Deaths, lifeline: int) -> NoReturn:
         """The process of a worker."""
         status = 1
         try:
             self._leave_the_parent(worker)
             os.environ[LIFELINE_VARIABLE] = str(lifeline)
             name_process(worker.name)
-            status = run_server(partial(new_worker, parts), partial(self._report_ready, worker), signals=())
+            status = self._be_worker(worker.parts, deaths, partial(self._report_ready, worker))
         except ConfigError as error:
             self._report(worker, refusal=str(error)[:REFUSAL_CHARACTERS_MAX])
         except BaseException:
@@ -524,7 +400,7 @@ class _Supervisor:
         os.close(self._deaths.writing)
         for other in self._workers:
             if other is not worker:
-                for one in _sockets_of(other.parts):
+                for one in other.parts.all_sockets():
                     one.close()
 
     def _report_ready(self, worker: _Worker, server: NodeServer) -> None:
@@ -549,15 +425,6 @@ class _Supervisor:
             with contextlib.suppress(OSError):
                 stream.flush()
         os._exit(status)
-
-
-def _sockets_of(parts: WorkerParts) -> Iterator[socket.socket]:
-    found: list[Sockets] = [parts.sockets]
-    if parts.controller is not None:
-        found.append(parts.controller.sockets)
-    for by_name in found:
-        for sockets in by_name.values():
-            yield from sockets
 
 
 def _own_lifeline() -> int | None:

@@ -1,93 +1,54 @@
-"""One of the workers of a broker, as a process: it is forked by `supervisor.py`.
+"""The first worker: a node and the controller of all workers, in one process and on one event loop.
 
-Each is a node of a cluster. The first one is its controller, too, on the same event loop: it starts before the
-node and stops after it, and after all other workers.
+The controller starts before the node and stops after it, and after all other workers. Both have the same id
+and share a directory, as with `process.roles=broker,controller` in Kafka.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import logging
 import os
-import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from odradek.server.broker import BrokerServer
-from odradek.server.controlling.controller_server import ControllerServer
 from odradek.storage.disk import OsDisk, OsLock
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
-    from odradek.server.network.listeners import Listener
-
-logger = logging.getLogger("odradek.workers")
+    from odradek.server.process.main_loop import NodeListener, NodeServer
+    from odradek.server.workers.supervisor import Deaths
 
 OTHERS_LEAVE_S = 10.0
 """The controller stops without the workers that have not left by then: one may be paused."""
 
-Sockets = Mapping[str, Sequence[socket.socket]]
-"""Bound ones by the name of a listener, or of the option of the metrics."""
 
+class WorkersController(Protocol):
+    """The controller; `ControllerServer`."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerOfWorkers:
-    """The controller in the first worker."""
+    async def start(self) -> None: ...
 
-    config: BrokerConfig
-    sockets: Sockets
-    deaths: int = -1
-    """A pipe with a line for each worker that dies: its node id."""
-    dead: Collection[int] | None = None
-    """Node ids of workers that have ended before; None: no worker of an earlier run is left."""
+    async def stop(self) -> None: ...
 
+    def broker_has_died(self, broker_id: int) -> None:
+        """The process of a broker has ended."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerParts:
-    """What a worker is made of."""
+    def no_broker_lives(self) -> None:
+        """No process of a broker of an earlier run is left."""
 
-    config: BrokerConfig
-    sockets: Sockets
-    polls_before_sleep: bool
-    controller: ControllerOfWorkers | None = None
-
-
-def new_worker(parts: WorkerParts, on_end: Callable[[], None]) -> BrokerServer | FirstWorker:
-    """For `main_loop.run_server`."""
-    if parts.controller is not None:
-        return FirstWorker(parts, parts.controller, on_end)
-    return _new_broker(parts, on_end)
-
-
-def _new_broker(parts: WorkerParts, on_end: Callable[[], None], disk: OsDisk | None = None) -> BrokerServer:
-    return BrokerServer(
-        parts.config,
-        after_loading=gc.freeze,
-        polls_before_sleep=parts.polls_before_sleep,
-        owns_process=True,
-        on_end=on_end,
-        sockets=parts.sockets,
-        disk=disk,
-    )
+    async def brokers_have_left(self) -> None:
+        """Returns when no broker is connected any more."""
 
 
 class FirstWorker:
-    """A node and its controller. `start` and `stop` run on the event loop."""
+    """See the module; a `NodeServer`."""
 
-    def __init__(
-        self, parts: WorkerParts, controller: ControllerOfWorkers, on_end: Callable[[], None]
-    ) -> None:
-        disk = _OneProcess()
-        self._controller_parts = controller
-        self._controller = ControllerServer(
-            controller.config, owns_process=True, on_end=on_end, sockets=controller.sockets, disk=disk
-        )
-        self._broker = _new_broker(parts, on_end, disk)
+    def __init__(self, broker: NodeServer, controller: WorkersController, deaths: Deaths) -> None:
+        self._broker = broker
+        self._controller = controller
+        self._deaths = deaths
         self._is_started = False
 
     async def start(self) -> None:
@@ -104,29 +65,29 @@ class FirstWorker:
 
     def _tell_of_the_dead(self) -> None:
         """Nobody has reached the new controller yet."""
-        if self._controller_parts.dead is None:
+        if self._deaths.before is None:
             self._controller.no_broker_lives()
         else:
-            for node_id in self._controller_parts.dead:
+            for node_id in self._deaths.before:
                 self._controller.broker_has_died(node_id)
-        asyncio.get_running_loop().add_reader(self._controller_parts.deaths, self._read_deaths)
+        asyncio.get_running_loop().add_reader(self._deaths.descriptor, self._read_deaths)
 
     def _read_deaths(self) -> None:
         try:
-            deaths = os.read(self._controller_parts.deaths, 4096)
+            lines = os.read(self._deaths.descriptor, 4096)
         except BlockingIOError:
             return
-        if not deaths:
+        if not lines:
             # The parent has ended: so does this process.
             self._ignore_deaths()
-        for line in deaths.split():
+        for line in lines.split():
             self._controller.broker_has_died(int(line))
 
     def _ignore_deaths(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._controller_parts.deaths)
+        asyncio.get_running_loop().remove_reader(self._deaths.descriptor)
 
     async def stop(self) -> None:
-        """Harmless a second time. The others leave first, since they ask the controller."""
+        """Harmless a second time. The others leave before the controller stops, since they ask it."""
         if not self._is_started:
             return
         self._is_started = False
@@ -156,7 +117,7 @@ class FirstWorker:
         return self._broker.data_directories
 
     @property
-    def listeners(self) -> list[Listener]:
+    def listeners(self) -> Sequence[NodeListener]:
         return self._broker.listeners
 
     @property
@@ -168,7 +129,7 @@ class FirstWorker:
         return self._broker.metrics_port
 
 
-class _OneProcess(OsDisk):
+class OneProcess(OsDisk):
     """The disk of a node and of its controller, which share a directory: a file is locked once for both."""
 
     def __init__(self) -> None:
@@ -191,14 +152,14 @@ class _OneProcess(OsDisk):
 class _Share(OsLock):
     """The lock of one of several holders."""
 
-    __slots__ = ("_release",)
+    __slots__ = ("_give_back",)
 
-    def __init__(self, release: Callable[[], None]) -> None:
+    def __init__(self, give_back: Callable[[], None]) -> None:
         super().__init__(-1)
-        self._release: Callable[[], None] | None = release
+        self._give_back: Callable[[], None] | None = give_back
 
     def release(self) -> None:
         """Harmless a second time."""
-        release, self._release = self._release, None
-        if release is not None:
-            release()
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            give_back()

@@ -7,6 +7,8 @@
         broker.kill()       # SIGKILL, as a machine that loses power would do to it
         broker.restart()    # same port, same data
 
+    with odradek.Broker(workers=4) as broker:   # four processes, at four ports in a row
+
 The port is free and on 127.0.0.1 unless said otherwise; the data directory is a temporary one that goes away
 with the broker unless one is given. Options are Kafka's with underscores for dots; groups start without a
 delay (`group_initial_rebalance_delay_ms=3000` is Kafka's default). A child ends when its parent does,
@@ -61,7 +63,8 @@ class _Form(Protocol):
 class Broker:
     """A running broker as a context manager; `start` and `stop` do the same by hand.
 
-    `process` means a child process instead of a thread; only a process can be killed. `data_dir` is kept, a
+    `process` means a child process instead of a thread; only a process can be killed. `workers` are as many
+    child processes, each of which is a node (docs/cluster.md). `data_dir` is kept, a
     temporary directory is deleted by `close` (and by leaving the `with`). `options` are Kafka's options by
     their own names, for those that are no Python names; keywords do the same with underscores for dots.
     `extensions` are APIs, types of groups and options beside those of Kafka, for a broker in a thread.
@@ -71,6 +74,7 @@ class Broker:
         self,
         *,
         process: bool = False,
+        workers: int = 1,
         host: str = "127.0.0.1",
         port: int = 0,
         data_dir: str | os.PathLike[str] | None = None,
@@ -79,6 +83,7 @@ class Broker:
         extensions: Extensions = NO_EXTENSIONS,
         **keywords: Any,
     ) -> None:
+        process = process or workers > 1
         if process and extensions != NO_EXTENSIONS:
             raise ValueError("extensions are Python objects, which a child process does not have")
         self._host = host
@@ -92,6 +97,8 @@ class Broker:
         """The data directory."""
         named = {name.replace("_", "."): value for name, value in keywords.items()}
         settings = {**EMBEDDED_OPTIONS, **(options or {}), **named}
+        if workers != 1:
+            settings["odradek.workers"] = workers
         self._form: _Form = (
             _Child(host, self.data_dir, settings)
             if process
@@ -100,7 +107,7 @@ class Broker:
 
     @property
     def port(self) -> int:
-        """The port; 0 before the first start when none was given."""
+        """The port, with workers that of the first; 0 before the first start when none was given."""
         return self._port
 
     @property
@@ -320,6 +327,7 @@ class _Child:
 
     def __init__(self, host: str, data_dir: Path, settings: Mapping[str, Any]) -> None:
         self._host, self._data_dir, self._settings = host, data_dir, settings
+        self._has_workers = settings.get("odradek.workers", 1) not in (1, "1", None)
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline = -1
         self._stderr: Any = None
@@ -355,6 +363,8 @@ class _Child:
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 pass_fds=(theirs,),
+                # All workers are killed at once, as a machine that loses power would do to them.
+                start_new_session=self._has_workers,
                 env={**child_environment(), **secrets, LIFELINE_VARIABLE: str(theirs)},
             )
         finally:
@@ -399,13 +409,16 @@ class _Child:
     def _end(self, signal_number: int) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.send_signal(signal_number)
+            self._signal(process, signal_number)
             try:
                 process.wait(STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                process.kill()
+                self._signal(process, signal.SIGKILL)
                 process.wait()
             assert process.stdout is not None
+            if self._has_workers:
+                # Workers are no children of this process: the last one closes the pipe.
+                process.stdout.read()
             process.stdout.close()
         if self._lifeline >= 0:
             os.close(self._lifeline)
@@ -413,6 +426,12 @@ class _Child:
         if self._stderr is not None:
             self._stderr.close()
             self._stderr = None
+
+    def _signal(self, process: subprocess.Popen[bytes], signal_number: int) -> None:
+        if not self._has_workers or signal_number != signal.SIGKILL:
+            process.send_signal(signal_number)
+        elif process.poll() is None:
+            os.killpg(process.pid, signal_number)
 
 
 def _is_readable(descriptor: int, timeout_s: float) -> bool:

@@ -24,8 +24,8 @@ def refuse_directories(directories: Sequence[str], workers: int) -> None:
         if _is_of_node_alone(path):
             raise ConfigError(
                 f"Directory {path} of log.dirs belongs to a node without workers, and taking its partitions "
-                "over is not built yet: leave odradek.workers out, or name an empty directory and copy the topics "
-                "(odradek spark mirror)."
+                "over is not built yet: leave odradek.workers out, or name an empty directory and copy the "
+                "topics (odradek spark mirror)."
             )
         for index, other in _of_workers(path):
             if index >= workers and (partition := _a_partition(other)) is not None:

@@ -168,6 +168,24 @@ def test_a_program_with_a_thousand_open_files_can_start_a_broker():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_a_broker_with_workers_is_killed_as_a_whole_and_keeps_ports_and_data(tmp_path):
+    with odradek.Broker(workers=2, data_dir=tmp_path / "data", start_timeout_s=60) as broker:
+        port = broker.port
+        assert send(broker, b"a") == [0]
+        broker.kill()
+        assert broker.start().port == port
+        assert send(broker, b"b") == [1]
+        assert (tmp_path / "data.w1").is_dir()
+        assert "process" in repr(broker)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port + 1))
+
+
+def test_a_broker_in_a_thread_has_no_workers():
+    with pytest.raises(odradek.BrokerStartError, match=r"odradek\.Broker\(workers=\.\.\.\)"):
+        odradek.Broker(odradek_workers=2).start()
+
+
 def test_a_broker_in_a_thread_cannot_be_killed():
     with odradek.Broker() as broker, pytest.raises(RuntimeError, match="process=True"):
         broker.kill()

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import re
+import resource
 import signal
 import socket
 import stat
@@ -10,7 +12,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.server.scrape import until
+import odradek
+from tests.server.scrape import scraped, until
 from tests.server.workers import Workers
 
 PATIENCE_S = 60
@@ -174,3 +177,158 @@ def test_nobody_else_reaches_the_controller(start):
         make_topic(workers.addresses[0], "t")
     # Each has registered and is unfenced, which the controller allows to nobody else.
     assert all(workers.serving().values())
+
+
+# Bad days
+
+
+def status_of(workers):
+    """Of a start that fails: its status, and its one sentence."""
+    workers.begin()
+    status = workers.process.wait(PATIENCE_S)
+    sentences = [line for line in workers.said().splitlines() if line.startswith("odradek: ")]
+    assert len(sentences) == 1, workers.said()
+    assert not workers.left()
+    assert workers.out.read_text() == ""
+    return status, sentences[0]
+
+
+def test_the_death_of_the_parent_ends_all(start):
+    workers = start(3)
+    folder = workers.socket_folder
+    workers.process.kill()
+    workers.process.wait()
+    until(workers.left, lambda left: not left)
+    assert not folder.exists()
+    assert workers.said().count("stopped cleanly") == 4
+
+
+def test_a_taken_port_is_one_sentence_and_nothing_is_written(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        workers = Workers(tmp_path, 3, "--listen", f"127.0.0.1:{port - 1}")
+        status, sentence = status_of(workers)
+    assert status == 1
+    assert f"127.0.0.1:{port} (listener PLAINTEXT) is taken by another process" in sentence
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_metrics_port_that_is_taken_is_told_before_anything_is_written(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, sentence = status_of(Workers(tmp_path, 2, "--metrics", f"127.0.0.1:{port - 1}"))
+    assert status == 1
+    assert f"odradek.metrics.listen: 127.0.0.1:{port}" in sentence
+    assert not (tmp_path / "data").exists()
+
+
+def test_fewer_workers_than_have_partitions_are_refused_and_more_are_welcome(start, tmp_path):
+    workers = start(3)
+    make_topic(workers.bootstrap_servers, "t")
+    produce(workers.bootstrap_servers, "t", numbered(0, 60))
+    assert workers.end() == 0
+    status, sentence = status_of(Workers(tmp_path, 2))
+    assert status == 1
+    assert f"{tmp_path}/data.w2 has partitions of worker 2 (t-" in sentence
+    assert "start 3 workers" in sentence
+    more = start(4)
+    assert len(more.addresses) == 4
+    assert consume(more.bootstrap_servers, "t", 60) == numbered(0, 60)
+
+
+def test_a_directory_of_a_node_alone_is_refused_as_it_is(tmp_path, start):
+    with odradek.Broker(data_dir=tmp_path / "data") as broker:
+        produce(broker.bootstrap_servers, "t", numbered(0, 1))
+    before = sorted(path.name for path in (tmp_path / "data").iterdir())
+    status, sentence = status_of(Workers(tmp_path, 2))
+    assert status == 1
+    assert "belongs to a node without workers" in sentence
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == before
+    assert not (tmp_path / "data.w1").exists()
+
+
+def test_more_workers_than_processors_serve_after_a_warning(start):
+    count = len(os.sched_getaffinity(0)) + 1
+    workers = start(count)
+    assert f"odradek.workers={count} is more than the {count - 1} processors here" in workers.said()
+    assert len(workers.left()) == count
+
+
+@pytest.mark.parametrize("sign", ["runs as process", "registered with broker epoch", "is unfenced"])
+def test_sigterm_in_mid_start_ends_all_with_status_0(tmp_path, sign):
+    workers = Workers(tmp_path, 3).begin()
+    until(workers.said, lambda said: sign in said or workers.process.poll() is not None)
+    assert workers.end() == 0
+    assert not workers.left()
+    assert "Traceback" not in workers.said()
+    # And the directories are good for the next start.
+    assert workers.start().end() == 0
+
+
+def test_a_worker_whose_disk_is_full_ends_and_is_back_when_there_is_room(start):
+    """The kernel refuses the writes of its process, as on a full disk (EFBIG)."""
+    workers = start(3, "--set", "min.insync.replicas=1")
+    make_topic(workers.bootstrap_servers, "t", replicas=2)
+    produce(workers.bootstrap_servers, "t", numbered(0, 60), acks="all")
+    before, full = len(workers.serving()[2]), workers.pids[2]
+    resource.prlimit(full, resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+    values = [b"%06d" % number + bytes(20_000) for number in range(60, 360)]
+    produce(workers.bootstrap_servers, "t", values, acks="all", linger=0)
+    # The next process has no limit: there is room again.
+    until(lambda: len(workers.serving()[2]), lambda count: count > before)
+    assert "stopping, since no data directory is left that works" in workers.said()
+    assert consume(workers.bootstrap_servers, "t", 360) == [*numbered(0, 60), *values]
+
+
+def test_a_keyboard_interrupt_of_the_whole_group_stops_all_in_order(start):
+    """As Ctrl-C in a terminal, or a service manager that signals each process."""
+    workers = start(3)
+    for pid in (*workers.pids.values(), workers.process.pid):
+        os.kill(pid, signal.SIGINT)
+    assert workers.process.wait(PATIENCE_S) == 0
+    assert not workers.left()
+    assert workers.said().count("stopped cleanly") == 4
+
+
+def test_the_end_of_whoever_has_started_the_broker_ends_all(tmp_path):
+    theirs, ours = os.pipe()
+    os.set_inheritable(theirs, True)
+    workers = Workers(tmp_path, 2, ODRADEK_LIFELINE_FD=str(theirs))
+    workers.pass_fds = (theirs,)
+    workers.start()
+    os.close(theirs)
+    os.close(ours)
+    assert workers.process.wait(PATIENCE_S) == 0
+    assert not workers.left()
+
+
+def test_a_listener_on_every_interface_names_the_address_of_the_client(start):
+    workers = start(2, "--listen", "0.0.0.0:0")
+    port = int(workers.addresses[0].rpartition(":")[2])
+    for host in ("127.0.0.1", "localhost"):
+        brokers = AdminClient({"bootstrap.servers": f"{host}:{port}"}).list_topics(timeout=PATIENCE_S).brokers
+        assert {(one.host, one.port) for one in brokers.values()} <= {
+            (host, port + index) for host in ("127.0.0.1", "::1") for index in range(2)
+        }
+        assert len(brokers) == 2
+
+
+def test_systemd_is_told_by_the_parent_once_all_are_ready(start, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiving:
+        receiving.bind(str(tmp_path / "notify"))
+        receiving.settimeout(PATIENCE_S)
+        workers = start(2, NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="2000000")
+        first = receiving.recv(4096).decode().splitlines()
+        assert first == ["READY=1", "STATUS=2 workers, nodes 1 to 2, serve", f"MAINPID={workers.process.pid}"]
+        assert receiving.recv(4096) == b"WATCHDOG=1"
+        assert workers.end() == 0
+
+
+def test_each_worker_has_metrics_at_a_port_of_its_own(start):
+    workers = start(2, "--metrics", "127.0.0.1:0")
+    ports = [
+        int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)", workers.ready[6].partition("metrics ")[2])
+    ]
+    assert len(ports) == 2
+    for port in ports:
+        assert scraped(port)

@@ -40,6 +40,7 @@ class Workers:
         if not any("listeners=" in one or one == "--listen" for one in arguments):
             self.arguments += ["--listen", "127.0.0.1:0"]
         self.environ = environ
+        self.pass_fds = ()
         self.out, self.err = folder / "out", folder / "err"
 
     def begin(self):
@@ -47,7 +48,12 @@ class Workers:
         command = [sys.executable, "-m", "odradek", "serve", *self.arguments]
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment(**self.environ)
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=environment(**self.environ),
+                pass_fds=self.pass_fds,
             )
         return self
 

@@ -8,7 +8,8 @@ from odradek.commands.output import LINES, add_form_arguments, flushed, output_f
 ABOUT = """\
 Check data directories, or single partitions in them, while no broker runs: every batch,
 index, snapshot and checkpoint. One line a finding: damage, or a note of what a start
-takes care of. Name all log.dirs of a broker together."""
+takes care of. Name all log.dirs of a broker together; the directories of its workers
+(data.w1 beside data) are checked, too."""
 
 EXAMPLES = """\
 examples:

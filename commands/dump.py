@@ -8,7 +8,8 @@ from odradek.commands.output import LINES, add_form_arguments, output_failed
 ABOUT = """\
 Show what files of a broker hold, without a broker: segments (.log), indexes, producer
 snapshots, checkpoints, a partition's directory, or a whole data directory in summary,
-without its empty partitions. Damaged files are shown up to the damage, with its place."""
+without its empty partitions, and with the directories of its workers (data.w1 beside data).
+Damaged files are shown up to the damage, with its place."""
 
 EXAMPLES = """\
 examples:

@@ -47,6 +47,7 @@ from odradek.offline.directories import (
 from odradek.offline.kraft_settings import METADATA_DIRECTORY
 from odradek.offline.repair_partition import Repair, repair_caches, repair_log, sync_log
 from odradek.offline.report import CannotTell, Progress, Report
+from odradek.offline.workers import with_workers
 from odradek.server.metadata import meta_properties, metadata_files, metadata_store
 from odradek.storage import checkpoints
 from odradek.storage.directories.data_directory import Key
@@ -89,7 +90,8 @@ def check(
     terminal: TextIO | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Check the data directories of one broker and partition directories; returns the exit status.
+    """Check the data directories of one broker, those of its workers too, and partition directories; returns
+    the exit status.
 
     `terminal` shows the progress of a long check, by `clock`. Raises CannotCheck, and OSError only for `out`.
     When its reader has gone (a closed pipe) a check ends, and the status is of what was found until then; a
@@ -100,10 +102,14 @@ def check(
     progress = Progress(terminal, clock)
     report = Report(out, as_json, goes_on=repair)
     try:
-        directories = directories_of(disk, paths)
-        for directory in directories:
-            locks.append(lock_directory(directory.path, repair=repair))
-        _Check(disk, directories, repair, report, progress).do()
+        nodes = [directories_of(disk, of_worker) for of_worker in with_workers(paths) if of_worker]
+        for directories in nodes:
+            for directory in directories:
+                locks.append(lock_directory(directory.path, repair=repair))
+        counts = [0, 0, 0, 0]
+        for directories in nodes:
+            _Check(disk, directories, repair, report, progress, counts).do()
+        report.summary(*counts)
         return 1 if report.damage_count else 0
     except CannotTell as failure:
         if isinstance(failure.error, BrokenPipeError):
@@ -124,8 +130,15 @@ class _Check:
     """The check of the directories of one broker."""
 
     def __init__(
-        self, disk: Disk, directories: list[Directory], repair: bool, report: Report, progress: Progress
+        self,
+        disk: Disk,
+        directories: list[Directory],
+        repair: bool,
+        report: Report,
+        progress: Progress,
+        counts: list[int],
     ) -> None:
+        """`counts` are those of the summary so far."""
         self.report = report
         self._disk = disk
         self._directories = directories
@@ -136,7 +149,7 @@ class _Check:
         self._imports: set[bytes] = set()
         self._homes: dict[Key, list[str]] = {}
         """The data directories that have a partition."""
-        self._counts = [0, 0, 0, 0]
+        self._counts = counts
 
     def do(self) -> None:
         for directory in self._directories:
@@ -165,7 +178,6 @@ class _Check:
             for directory in self._directories:
                 with self._going_on(directory.path):
                     self._write_checkpoints(directory)
-        self.report.summary(*self._counts)
 
     @contextmanager
     def _going_on(self, path: str) -> Iterator[None]:

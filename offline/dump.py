@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TextIO
 
 from odradek.config.secret import HIDDEN, Secret
+from odradek.offline.workers import with_workers
 from odradek.storage.log import transaction_index
 from odradek.wire.errors import KafkaError, MalformedMessage
 from odradek.wire.readable import InternalRecord, internal_reader, plain
@@ -51,14 +52,14 @@ def dump(
     err: TextIO | None = None,
     include_empty: bool = False,
 ) -> int:
-    """Print the files at the paths; 1 if one is damaged or cannot be read, else 0. `err` (or stderr) gets a
-    sentence for each path that is nothing of a broker.
+    """Print the files at the paths, and after a data directory those of further workers; 1 if one is damaged
+    or cannot be read, else 0. `err` (or stderr) gets a sentence for each path that is nothing of a broker.
 
     The summary of a data directory has its partitions by topic and number, those without a batch only with
     `include_empty`.
     """
     status = 0
-    for path in paths:
+    for path in (path for of_worker in with_workers(paths) for path in of_worker):
         refusal = _refusal(path)
         if refusal is not None:
             print(f"odradek: {refusal}", file=err or sys.stderr)

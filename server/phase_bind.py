@@ -6,6 +6,7 @@ A port or a directory in use is reported here, before anything of the data is re
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -126,6 +127,7 @@ def _claim_directories(node: Node) -> Identity:
 
     config = node.config
     refuse_misplaced(config.data_directories)
+    _refuse_workers(config.data_directories)
     identity = claim_directories(
         config.data_directories,
         node_id=config.node_id,
@@ -137,6 +139,20 @@ def _claim_directories(node: Node) -> Identity:
             raise ConfigError(f"{failure} The metadata of the cluster is there, so it cannot be left out.")
         logger.error("the data directory %s is left out, its partitions are offline: %s", path, failure)
     return identity
+
+
+def _refuse_workers(directories: Sequence[str]) -> None:
+    """ConfigError for the directory of a broker with workers: other partitions are in other directories."""
+    from odradek.config.config_error import ConfigError
+    from odradek.server.metadata.meta_properties import is_member
+
+    for path in directories:
+        other = f"{path.rstrip('/')}.w1"
+        if os.path.isdir(other) and is_member(path) and is_member(other):
+            raise ConfigError(
+                f"Directory {path} of log.dirs belongs to a broker with workers, as {other} does: serve both "
+                "with the same odradek.workers (--workers)."
+            )
 
 
 def _new_store(node: Node, topics: TopicLookup, events: StoreEvents) -> LogStore:

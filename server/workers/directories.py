@@ -39,12 +39,7 @@ def refuse_directories(directories: Sequence[str], workers: int) -> None:
 def _is_of_node_alone(path: str) -> bool:
     if os.path.exists(os.path.join(path, metadata_store.FILE_NAME)):
         return True
-    try:
-        with open(os.path.join(path, meta_properties.FILE_NAME), "rb") as file:
-            content = file.read()
-    except OSError:
-        return False
-    return meta_properties.has_our_mark(content) and meta_properties.MEMBER.encode() not in content
+    return meta_properties.is_ours(path) and not meta_properties.is_member(path)
 
 
 def _of_workers(path: str) -> list[tuple[int, str]]:

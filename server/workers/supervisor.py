@@ -215,7 +215,7 @@ class Supervisor:
         if self._own_lifeline is not None and not self._stop.is_wanted:
             poll.register(self._own_lifeline, select.POLLIN)
         found = poll.poll(self._timeout_ms())
-        if self._systemd is not None:
+        if self._systemd is not None and self._has_told:
             self._systemd.alive()
         with contextlib.suppress(BlockingIOError):
             os.read(self._signals.reading, 4096)
@@ -225,7 +225,7 @@ class Supervisor:
     def _timeout_ms(self) -> float | None:
         waits = [] if self._stop.is_wanted else [one.due_s for one in self._workers if not one.pid]
         seconds = [max(due_s - time.monotonic(), 0) for due_s in waits]
-        if self._systemd is not None and self._systemd.pause_s is not None:
+        if self._has_told and self._systemd is not None and self._systemd.pause_s is not None:
             seconds.append(self._systemd.pause_s)
         return min(seconds) * 1000 + 1 if seconds else None
 

@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import os
 import shutil
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from odradek.commands import main as cli
 from odradek.coordinator.cluster.machine import Row
 from odradek.offline.check import CannotCheck, check
+from odradek.offline.workers import with_workers
 from odradek.server.cluster.member_directories import claim_member_directories
-from odradek.server.metadata.meta_properties import claim_directories
+from odradek.server.metadata import meta_properties
+from odradek.server.metadata.meta_properties import claim_directories, new_id
 from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
@@ -808,3 +811,33 @@ def test_the_command_tells_by_its_status_and_refuses_in_one_sentence(data, tmp_p
         err == f"odradek: {tmp_path}/nowhere is not a directory: name a data directory or a partition's "
         "directory.\n"
     )
+
+
+def of_workers(folder, count, cluster_id="dyBMQBZIRiaFoE8M-lBfAw"):
+    """The directories of a broker with so many workers, each with the same partition."""
+    for index in range(count):
+        directory = make_data(folder / ("data" if index == 0 else f"data.w{index}"))
+        (directory / "meta.properties").unlink(missing_ok=True)
+        (directory / FILE_NAME).unlink(missing_ok=True)
+        meta_properties.write(str(directory), cluster_id, index + 1, new_id(os.urandom), for_member=True)
+    return folder / "data"
+
+
+def test_the_directories_of_workers_are_checked_as_those_of_several_nodes(tmp_path):
+    data = of_workers(tmp_path, 3)
+    (tmp_path / "data.w2/orders-0" / f"{FIRST}.log").open("ab").write(b"torn")
+    for paths in ([data], [data, tmp_path / "data.w1", tmp_path / "data.w2"]):
+        out = io.StringIO()
+        assert check([str(path) for path in paths], out=out) == 1
+        damage, *_, summary = out.getvalue().splitlines()
+        assert damage.startswith(f"damage {tmp_path}/data.w2/orders-0/{FIRST}.log")
+        assert summary.startswith("summary partitions=6 ")
+        assert "damages=1" in summary
+
+
+def test_a_directory_beside_it_that_is_of_another_cluster_is_left_alone(tmp_path):
+    data = of_workers(tmp_path, 1)
+    meta_properties.write(
+        str(make_data(tmp_path / "data.w1")), new_id(os.urandom), 2, new_id(os.urandom), for_member=True
+    )
+    assert with_workers([str(data)]) == [[str(data)]]

@@ -273,7 +273,7 @@ def test_a_worker_whose_disk_is_full_ends_and_is_back_when_there_is_room(start):
     before, full = len(workers.serving()[2]), workers.pids[2]
     resource.prlimit(full, resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
     values = [b"%06d" % number + bytes(20_000) for number in range(60, 360)]
-    produce(workers.bootstrap_servers, "t", values, acks="all", linger=0)
+    produce(workers.bootstrap_servers, "t", values, **{"enable.idempotence": True, "linger.ms": 0})
     # The next process has no limit: there is room again.
     until(lambda: len(workers.serving()[2]), lambda count: count > before)
     assert "stopping, since no data directory is left that works" in workers.said()

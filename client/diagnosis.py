@@ -12,7 +12,7 @@ import contextlib
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -290,7 +290,7 @@ def _in_cluster(settings: ClientSettings, writes: bool, topic: str | None) -> It
         is_well = True
         for broker in brokers:
             subject = f"broker {broker.node_id} at {_address(broker.host, broker.port)}"
-            finding = _done("advertised", subject, partial(_advertised, settings, broker, len(brokers)))
+            finding = _done("advertised", subject, partial(_advertised, settings, broker, brokers))
             is_well = is_well and finding.is_well
             yield finding
         if not is_well:
@@ -326,7 +326,18 @@ def _metadata(settings: ClientSettings, cluster: Cluster, brokers: list[Any]) ->
     return f"{len(brokers)} broker{'s' if len(brokers) > 1 else ''}, cluster {response.cluster_id or '?'}", ""
 
 
-def _advertised(settings: ClientSettings, broker: Any, number: int) -> Outcome:
+def _remedy_of_unreached(broker: Any, brokers: Sequence[Any], meant: str) -> str:
+    ports = sorted(one.port for one in brokers if one.host == broker.host)
+    if len(ports) == 1:
+        return f"set {meant} to an address that clients can reach, or publish the port"
+    # The workers of one broker, or several in one container: mostly the first port alone is published.
+    return (
+        f"publish port {broker.port}, too: brokers at {broker.host} have the ports "
+        f"{', '.join(map(str, ports))}, and clients need all of them"
+    )
+
+
+def _advertised(settings: ClientSettings, broker: Any, brokers: Sequence[Any]) -> Outcome:
     """A client goes to the addresses that brokers tell, not to those that it was given."""
     host, port = broker.host, broker.port
     meant = "advertised.listeners of that broker"
@@ -343,10 +354,7 @@ def _advertised(settings: ClientSettings, broker: Any, number: int) -> Outcome:
         told = f"clients are told to use {_address(host, port)}, which cannot be reached from here: {fault}"
         if host.startswith(_LOOPBACK):
             told += "; with this address every machine and container means itself"
-        raise _Fault(
-            told,
-            f"set {meant} to an address that clients can reach, or publish the port",
-        ) from None
+        raise _Fault(told, _remedy_of_unreached(broker, brokers, meant)) from None
     try:
         connection = _connection(settings, host, port)
     except ClientError as error:
@@ -358,7 +366,7 @@ def _advertised(settings: ClientSettings, broker: Any, number: int) -> Outcome:
         version = connection.version_of(MetadataRequest)
         response = connection.ask(MetadataRequest(topics=[]), version)
         known = {one.node_id for one in response.brokers}
-        if broker.node_id not in known or len(known) < number:
+        if broker.node_id not in known or len(known) < len(brokers):
             raise _Fault(
                 f"what answers at {_address(host, port)} belongs to another cluster, or has not heard of all "
                 "brokers",

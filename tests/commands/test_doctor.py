@@ -3,6 +3,7 @@ none.
 """
 
 import contextlib
+import dataclasses
 import datetime
 import pathlib
 import socket
@@ -328,6 +329,20 @@ def test_a_group_without_a_coordinator(doctor, broker):
         proxy.change(FindCoordinatorRequest, nobody)
         ended = doctor(proxy.port)
     assert_names(ended, "group", "COORDINATOR_NOT_AVAILABLE", "has __consumer_offsets leaders?")
+
+
+def test_a_port_of_a_worker_that_is_not_published(doctor, broker):
+    unpublished = free_port()
+
+    def with_a_second(answer):
+        answer.brokers[0].port = proxy.port
+        answer.brokers.append(dataclasses.replace(answer.brokers[0], node_id=2, port=unpublished))
+        return answer
+
+    with Proxy(broker.port) as proxy:
+        proxy.change(MetadataRequest, with_a_second)
+        ended = doctor(proxy.port)
+    assert_names(ended, "advertised", f"127.0.0.1:{unpublished}", f"publish port {unpublished}, too")
 
 
 def test_a_cluster_that_names_no_broker(doctor, broker):

@@ -174,6 +174,14 @@ class BrokerServer:
             ) from None
         ending.push_async_callback(endpoint.close)
 
+    def controllers_have_ended(self, sentence: str) -> None:
+        """No controller will answer any more, for the reason in `sentence`: the node has to end, and a stop
+        waits for none. Harmless before it serves."""
+        from odradek.server.cluster.member import Member
+
+        if self._running and isinstance(self.plane, Member):
+            self.plane.link_failed(sentence)
+
     async def stop(self) -> None:
         """Stops cleanly; harmless a second time, and after a start that failed."""
         stores = [serving.opened.bound.store for serving in self._running]

@@ -247,6 +247,11 @@ class Sources:
 
     # The cluster
 
+    def _has_controller(self) -> bool:
+        """A node alone decides for itself, and the first of several workers has the controller of all."""
+        config = self._server.config
+        return config.cluster is None or any(one.id == config.node_id for one in config.cluster.controllers)
+
     def _cluster(self) -> Samples:
         view = self._server.cluster_view
         yield "kafka_brokers", _NO_LABELS, len(view.brokers)
@@ -275,7 +280,7 @@ class Sources:
             if number % STEP == STEP - 1:
                 yield None
         for name, value in (
-            (f"{controller}activecontrollercount", int(self._server.config.cluster is None)),
+            (f"{controller}activecontrollercount", int(self._has_controller())),
             (f"{controller}globaltopiccount", len(view.topics)),
             (f"{controller}globalpartitioncount", total),
             (f"{controller}offlinepartitionscount", leaderless),

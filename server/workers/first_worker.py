@@ -14,15 +14,23 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from odradek.server.process.main_loop import NodeServer
 from odradek.storage.disk import OsDisk, OsLock
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
-    from odradek.server.process.main_loop import NodeListener, NodeServer
+    from odradek.server.process.main_loop import NodeListener
     from odradek.server.workers.supervisor import Deaths
 
 OTHERS_LEAVE_S = 10.0
 """The controller stops without the workers that have not left by then: one may be paused."""
+
+
+class WorkersBroker(NodeServer, Protocol):
+    """The node; `BrokerServer`."""
+
+    def controllers_have_ended(self, sentence: str) -> None:
+        """No controller will answer any more."""
 
 
 class WorkersController(Protocol):
@@ -45,11 +53,19 @@ class WorkersController(Protocol):
 class FirstWorker:
     """See the module; a `NodeServer`."""
 
-    def __init__(self, broker: NodeServer, controller: WorkersController, deaths: Deaths) -> None:
+    def __init__(self, broker: WorkersBroker, controller: WorkersController, deaths: Deaths) -> None:
         self._broker = broker
         self._controller = controller
         self._deaths = deaths
         self._is_started = False
+        self._has_controller = True
+
+    def has_failed(self) -> None:
+        """The disk of both takes nothing any more: the node cannot ask the controller to be let go."""
+        if not self._has_controller:
+            return
+        self._has_controller = False
+        self._broker.controllers_have_ended("the controller in this process has failed")
 
     async def start(self) -> None:
         """Returns when the node is unfenced. Raises ConfigError; a start that fails leaves nothing behind."""
@@ -93,9 +109,10 @@ class FirstWorker:
         self._is_started = False
         await self._broker.stop()
         self._ignore_deaths()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(OTHERS_LEAVE_S):
-                await self._controller.brokers_have_left()
+        if self._has_controller:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(OTHERS_LEAVE_S):
+                    await self._controller.brokers_have_left()
         await self._controller.stop()
 
     # Attributes of the node

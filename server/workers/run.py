@@ -216,9 +216,8 @@ def _be_worker(
 ) -> int:
     """See `BeWorker`."""
 
-    def new_server(on_end: Callable[[], None]) -> NodeServer:
-        disk = None if parts.controller_config is None else OneProcess()
-        broker = BrokerServer(
+    def new_broker(on_end: Callable[[], None], disk: OneProcess | None = None) -> BrokerServer:
+        return BrokerServer(
             parts.config,
             after_loading=gc.freeze,
             polls_before_sleep=polls_before_sleep,
@@ -227,15 +226,24 @@ def _be_worker(
             sockets=parts.sockets,
             disk=disk,
         )
+
+    def new_server(on_end: Callable[[], None]) -> NodeServer:
         if parts.controller_config is None:
-            return broker
+            return new_broker(on_end)
+
+        def has_failed() -> None:
+            first.has_failed()
+            on_end()
+
+        disk = OneProcess()
         controller = ControllerServer(
             parts.controller_config,
             owns_process=True,
-            on_end=on_end,
+            on_end=has_failed,
             sockets=parts.controller_sockets,
             disk=disk,
         )
-        return FirstWorker(broker, controller, deaths)
+        first = FirstWorker(new_broker(has_failed, disk), controller, deaths)
+        return first
 
     return main_loop.run(new_server, on_ready, signals=())

@@ -391,7 +391,7 @@ class Supervisor:
 
     def _leave_the_parent(self, worker: _Worker) -> None:
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         # As long as an end is open here, nobody would see the parent close it.

@@ -265,18 +265,19 @@ def test_sigterm_in_mid_start_ends_all_with_status_0(tmp_path, sign):
     assert workers.start().end() == 0
 
 
-def test_a_worker_whose_disk_is_full_ends_and_is_back_when_there_is_room(start):
+@pytest.mark.parametrize("index", [2, 0], ids=["a_worker", "the_controller"])
+def test_a_worker_whose_disk_is_full_ends_and_is_back_when_there_is_room(start, index):
     """The kernel refuses the writes of its process, as on a full disk (EFBIG)."""
     workers = start(3, "--set", "min.insync.replicas=1")
     make_topic(workers.bootstrap_servers, "t", replicas=2)
     produce(workers.bootstrap_servers, "t", numbered(0, 60), acks="all")
-    before, full = len(workers.serving()[2]), workers.pids[2]
-    resource.prlimit(full, resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+    before, full = len(workers.serving()[index]), workers.pids[index]
+    resource.prlimit(full, resource.RLIMIT_FSIZE, (300_000 if index else 1, resource.RLIM_INFINITY))
     values = [b"%06d" % number + bytes(20_000) for number in range(60, 360)]
     produce(workers.bootstrap_servers, "t", values, **{"enable.idempotence": True, "linger.ms": 0})
     # The next process has no limit: there is room again.
-    until(lambda: len(workers.serving()[2]), lambda count: count > before)
-    assert "stopping, since no data directory is left that works" in workers.said()
+    until(lambda: len(workers.serving()[index]), lambda count: count > before)
+    assert index == 0 or "stopping, since no data directory is left that works" in workers.said()
     assert consume(workers.bootstrap_servers, "t", 360) == [*numbered(0, 60), *values]
 
 
@@ -332,3 +333,44 @@ def test_each_worker_has_metrics_at_a_port_of_its_own(start):
     assert len(ports) == 2
     for port in ports:
         assert scraped(port)
+
+
+def test_logins_and_acls_hold_at_all_workers_and_coordinators_reach_each_other(start):
+    """A user of the environment logs in at each; markers of a transaction go from worker to worker."""
+    workers = start(
+        2,
+        *("--set", "listeners=SASL_PLAINTEXT://127.0.0.1:0"),
+        *(
+            "--set",
+            "sasl.enabled.mechanisms=SCRAM-SHA-256",
+            "--set",
+            "security.inter.broker.protocol=SASL_PLAINTEXT",
+        ),
+        *("--set", "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        *("--set", "super.users=User:ann", "--set", "max.connections.per.ip=20"),
+        ODRADEK_ADD_SCRAM="SCRAM-SHA-256=[name=ann,password=secret]",
+    )
+    login = {
+        "bootstrap.servers": workers.bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": "ann",
+        "sasl.password": "secret",
+    }
+    admin = AdminClient(login)
+    admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(PATIENCE_S)
+    producer = Producer({**login, "transactional.id": "x"})
+    producer.init_transactions(PATIENCE_S)
+    producer.begin_transaction()
+    for number, value in enumerate(numbered(0, 12)):
+        producer.produce("t", value, partition=number % PARTITIONS)
+    producer.commit_transaction(PATIENCE_S)
+    consumer = Consumer({**login, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["t"])
+    values = []
+    while len(values) < 12:
+        record = consumer.poll(PATIENCE_S)
+        assert record.error() is None
+        values.append(record.value())
+    consumer.close()
+    assert sorted(values) == numbered(0, 12)

@@ -47,6 +47,7 @@ LOGGERS = (
     "odradek.topics",
     "odradek.turn",
     "odradek.work",
+    "odradek.workers",
     "odradek.zookeeper",
     "odradek.zookeeper.client",
 )

@@ -32,8 +32,8 @@ examples:
   odradek serve --metrics 9644
                         http://127.0.0.1:9644/metrics, /health/live, /health/ready, /admin
   odradek serve --workers 4
-                        four processes, so four cores: nodes 1 to 4 at the ports 9092 to 9095,
-                        data in data, data.w1, data.w2 and data.w3
+                        four processes, so four cores: nodes 1 to 4 at ports 9092 to
+                        9095, with the directories data, data.w1, data.w2, data.w3
   odradek serve --data-dir new --release-version 4.0 --feature transaction.version=0
                         with the feature levels that a cluster of Kafka 4.0 begins with,
                         but for one; later odradek cluster features changes

@@ -288,7 +288,7 @@ class Walk:
         self.ask(lambda side: ListPartitionReassignmentsRequest(topics=None), 0, any_order=True)
 
     def alter_isr(self) -> None:
-        """As the leader of a partition: who is in sync, by the epochs of brokers."""
+        """The leader of a partition says who is in sync, by the epochs of brokers."""
         name, index = self.chance.choice(TOPICS), self.chance.choice([0, 1])
         view = view_of(self.pair.kafka)
         topic = view.topics.get(name)

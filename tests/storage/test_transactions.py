@@ -270,7 +270,7 @@ def test_the_last_five_batches_of_a_transaction_are_known_as_duplicates_and_sequ
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_numbers_of_an_ended_transaction_are_no_duplicates_in_the_next_one(partition, commit):
-    """librdkafka gives them again when it has lost the response (findings/librdkafka-abort-sequence.sh). Kafka
+    """librdkafka gives them again after a lost response (findings/librdkafka-abort-sequence.sh). Kafka
     acknowledges the second record, and does not have it."""
     producer = Producer(partition, 7)
     producer.send(b"a")

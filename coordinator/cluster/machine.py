@@ -255,7 +255,7 @@ class ClusterMachine(Decisions):
     ) -> PartitionView:
         return PartitionView(index, leader=replicas[0], leader_epoch=0, replicas=replicas, isr=replicas)
 
-    def _check_node(self, node_id: int) -> None:
+    def check_node(self, node_id: int) -> None:
         """Accept it: requests for settings of other nodes are refused before."""
 
 

@@ -183,7 +183,7 @@ def test_nobody_else_reaches_the_controller(start):
 
 
 def status_of(workers):
-    """Of a start that fails: its status, and its one sentence."""
+    """Status and sentence of a start that fails."""
     workers.begin()
     status = workers.process.wait(PATIENCE_S)
     sentences = [line for line in workers.said().splitlines() if line.startswith("odradek: ")]
@@ -282,7 +282,7 @@ def test_a_worker_whose_disk_is_full_ends_and_is_back_when_there_is_room(start, 
 
 
 def test_a_keyboard_interrupt_of_the_whole_group_stops_all_in_order(start):
-    """As Ctrl-C in a terminal, or a service manager that signals each process."""
+    """Ctrl-C in a terminal does that, and some service managers do."""
     workers = start(3)
     for pid in (*workers.pids.values(), workers.process.pid):
         os.kill(pid, signal.SIGINT)

@@ -53,7 +53,16 @@ class WorkersController(Protocol):
 class FirstWorker:
     """See the module; a `NodeServer`."""
 
-    def __init__(self, broker: WorkersBroker, controller: WorkersController, deaths: Deaths) -> None:
+    def __init__(
+        self,
+        broker: WorkersBroker,
+        controller: WorkersController,
+        deaths: Deaths,
+        take_over: Callable[[], None],
+    ) -> None:
+        """`take_over` is called when the controller has its metadata, and before any worker has them. It may
+        raise ConfigError."""
+        self._take_over = take_over
         self._broker = broker
         self._controller = controller
         self._deaths = deaths
@@ -72,6 +81,8 @@ class FirstWorker:
         async with AsyncExitStack() as ending:
             ending.push_async_callback(self._controller.stop)
             await self._controller.start()
+            # Nobody has reached it yet: nothing is awaited in between.
+            self._take_over()
             self._tell_of_the_dead()
             ending.callback(self._ignore_deaths)
             ending.push_async_callback(self._broker.stop)

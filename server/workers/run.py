@@ -32,6 +32,7 @@ from odradek.server.network.ports import socket_options
 from odradek.server.process import main_loop
 from odradek.server.workers.directories import refuse_directories
 from odradek.server.workers.first_worker import FirstWorker, OneProcess
+from odradek.server.workers.resizing import Resizing
 from odradek.server.workers.supervisor import ReadyWorkers, Supervisor, WorkerParts
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def run(config: BrokerConfig, workers: int, on_ready: Callable[[ReadyWorkers], N
     """Runs the workers until SIGTERM, SIGINT or the end of the parent; the exit status. `on_ready` is called
     once, when all are unfenced. Raises ConfigError with one sentence for the administrator."""
     refuse_bounds(config, workers)
-    refuse_directories(config.data_directories, workers)
+    refuse_directories(config.data_directories)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if workers > cores:
         logger.warning(
@@ -88,7 +89,8 @@ def run(config: BrokerConfig, workers: int, on_ready: Callable[[ReadyWorkers], N
         rows = _bound_rows(config, workers, ending)
         parts = _parts_of(config, rows, folder, ending)
         _prepare()
-        be_worker = partial(_be_worker, polls_before_sleep=workers <= cores)
+        resizing = Resizing(config.data_directories, [one.config.node_id for one in parts])
+        be_worker = partial(_be_worker, resizing=resizing, polls_before_sleep=workers <= cores)
         return Supervisor(parts, folder, be_worker, on_ready).run()
 
 
@@ -212,6 +214,7 @@ def _be_worker(
     deaths: Deaths,
     on_ready: Callable[[NodeServer], None],
     *,
+    resizing: Resizing,
     polls_before_sleep: bool,
 ) -> int:
     """See `BeWorker`."""
@@ -243,7 +246,12 @@ def _be_worker(
             sockets=parts.controller_sockets,
             disk=disk,
         )
-        first = FirstWorker(new_broker(has_failed, disk), controller, deaths)
+        first = FirstWorker(
+            new_broker(has_failed, disk),
+            controller,
+            deaths,
+            lambda: resizing.take_over(controller.controlling.controller),
+        )
         return first
 
     return main_loop.run(new_server, on_ready, signals=())

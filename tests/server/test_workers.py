@@ -222,18 +222,58 @@ def test_a_metrics_port_that_is_taken_is_told_before_anything_is_written(tmp_pat
     assert not (tmp_path / "data").exists()
 
 
-def test_fewer_workers_than_have_partitions_are_refused_and_more_are_welcome(start, tmp_path):
+def test_fewer_workers_take_partitions_over_and_more_are_welcome(start, tmp_path):
     workers = start(3)
     make_topic(workers.bootstrap_servers, "t")
     produce(workers.bootstrap_servers, "t", numbered(0, 60))
+    assert consume(workers.bootstrap_servers, "t", 60, "g") == numbered(0, 60)
+    admin = AdminClient({"bootstrap.servers": workers.bootstrap_servers})
+    cut = [TopicPartition("t", index, 2) for index in range(PARTITIONS)]
+    for future in admin.delete_records(cut).values():
+        assert future.result(PATIENCE_S).low_watermark == 2
+    del admin
+    inodes = {path.name: path.stat().st_ino for path in tmp_path.glob("data*/*-*") if path.is_dir()}
+    assert workers.end() == 0
+
+    fewer = start(2)
+    assert "took " in fewer.said()
+    assert set(leaders(fewer.bootstrap_servers, "t")) == {1, 2}
+    assert not list((tmp_path / "data.w2").glob("*-*/"))
+    # The same directories, renamed: nothing was copied.
+    assert inodes == {path.name: path.stat().st_ino for path in tmp_path.glob("data*/*-*") if path.is_dir()}
+    # Two records of each partition are deleted, and stay so.
+    assert consume(fewer.bootstrap_servers, "t", 48) == numbered(12, 48)
+    produce(fewer.bootstrap_servers, "t", numbered(60, 60))
+    assert consume(fewer.bootstrap_servers, "t", 60, "g") == numbered(60, 60)
+    assert fewer.end() == 0
+
+    more = start(4)
+    assert "took " not in more.said()
+    assert len(more.addresses) == 4
+    assert consume(more.bootstrap_servers, "t", 108) == numbered(12, 108)
+
+
+def test_fewer_workers_are_refused_where_partitions_have_more_replicas(start, tmp_path):
+    workers = start(3)
+    make_topic(workers.bootstrap_servers, "t", replicas=2)
     assert workers.end() == 0
     status, sentence = status_of(Workers(tmp_path, 2))
     assert status == 1
-    assert f"{tmp_path}/data.w2 has partitions of worker 2 (t-" in sentence
-    assert "start 3 workers" in sentence
-    more = start(4)
-    assert len(more.addresses) == 4
-    assert consume(more.bootstrap_servers, "t", 60) == numbered(0, 60)
+    assert "and odradek.workers=2 leave node 3 out: start 3 workers, and move it first" in sentence
+
+
+def test_fewer_workers_are_refused_after_a_kill(start, tmp_path):
+    workers = start(3)
+    make_topic(workers.bootstrap_servers, "t")
+    for pid in (workers.process.pid, *workers.pids.values()):
+        os.kill(pid, signal.SIGKILL)
+    workers.process.wait()
+    until(workers.left, lambda left: not left)
+    before = sorted(tmp_path.glob("data*/*-*"))
+    status, sentence = status_of(Workers(tmp_path, 2))
+    assert status == 1
+    assert f"{tmp_path}/data.w2 was not stopped cleanly" in sentence
+    assert sorted(tmp_path.glob("data*/*-*")) == before
 
 
 def test_a_directory_of_a_node_alone_is_refused_as_it_is(tmp_path, start):

@@ -1,0 +1,250 @@
+"""Fewer workers than before: partitions of those that are left out go to the others, without a copy.
+
+Their directories are renamed before any worker opens its own, and then the records of the cluster say so. A
+journal in the first directory says what is to be renamed: an interrupted start is finished by the next one,
+whatever the number of workers is then.
+
+Partitions with more replicas are not touched: a start that would leave one of these out is refused, as is one
+after a kill of the worker, whose logs have to be recovered where they are.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from odradek.config.config_error import ConfigError
+from odradek.config.properties import parse_properties
+from odradek.config.workers import directory_of
+from odradek.server.metadata import meta_properties
+from odradek.storage import checkpoints
+from odradek.storage.disk import OsDisk, read_file, replace_file
+from odradek.wire.errors import KafkaError
+from odradek.wire.messages.metadata_records import PartitionChangeRecord, UnregisterBrokerRecord
+from odradek.wire.schema import uuid_from_text
+from odradek.wire.work import Work, finish
+
+if TYPE_CHECKING:
+    from odradek.coordinator.cluster.view import ClusterView
+
+logger = logging.getLogger("odradek.workers")
+
+JOURNAL = "worker-moves"
+
+
+class Draft(Protocol):
+    """A change of the metadata."""
+
+    def add_records(self, records: Sequence[Any]) -> None: ...
+
+
+class Metadata(Protocol):
+    """The machine of the controller."""
+
+    @property
+    def view(self) -> ClusterView: ...
+
+    def changing(self, edit: Any) -> Work[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A partition that goes from one worker to another."""
+
+    topic: str
+    index: int
+    source: str
+    """Log directory."""
+    target: str
+    node_id: int
+    """The node that has it then."""
+    directory_id: str
+
+
+class Resizing:
+    """`take_over` runs in the first worker, once its controller has its metadata, and before any worker has
+    them. `directories` are `log.dirs` of the broker, `node_ids` those of all its workers."""
+
+    def __init__(self, directories: Sequence[str], node_ids: Sequence[int]) -> None:
+        self._directories = directories
+        self._node_ids = node_ids
+        self._disk = OsDisk()
+        self._journal = f"{directories[0]}/{JOURNAL}"
+
+    def take_over(self, metadata: Metadata) -> None:
+        """Moves all partitions of workers that are left out. ConfigError: they cannot be moved, and nothing
+        was."""
+        self._finish(metadata)
+        moves = self._planned(metadata.view)
+        if moves:
+            self._write_journal(moves)
+            self._finish(metadata)
+        self._unregister(metadata)
+
+    def _unregister(self, metadata: Metadata) -> None:
+        """The nodes that are left out have no replicas any more."""
+        records = [
+            UnregisterBrokerRecord(broker_id=one.node_id, broker_epoch=one.epoch)
+            for one in metadata.view.registrations.values()
+            if one.node_id > self._node_ids[-1]
+        ]
+        if not records:
+            return
+        try:
+            finish(metadata.changing(lambda draft: _adding(draft, records)))
+        except KafkaError as error:
+            raise ConfigError(f"The metadata cannot be written: {error.message}") from error
+
+    # The plan
+
+    def _planned(self, view: ClusterView) -> list[Move]:
+        moves: list[Move] = []
+        for topic in view.topics.values():
+            for partition in topic.partitions:
+                left_out = [one for one in partition.replicas if one > self._node_ids[-1]]
+                if not left_out:
+                    continue
+                if len(partition.replicas) > 1:
+                    nodes = ", ".join(map(str, partition.replicas))
+                    raise ConfigError(
+                        f"{topic.name}-{partition.index} has replicas at nodes {nodes}, and "
+                        f"{self._setting} leave node {left_out[0]} out: start {self._workers_for(left_out[0])} "
+                        "workers, and move it first (odradek topics move)."
+                    )
+                moves.append(self._planned_move(f"{topic.name}-{partition.index}", left_out[0], len(moves)))
+        return moves
+
+    def _planned_move(self, name: str, node_id: int, number: int) -> Move:
+        at = number % len(self._node_ids)
+        topic, _, index = name.rpartition("-")
+        for path in self._directories:
+            source, target = (directory_of(path, one) for one in (node_id - self._node_ids[0], at))
+            if not os.path.isdir(f"{source}/{name}"):
+                continue
+            if not self._disk.exists(f"{source}/{checkpoints.CLEAN_SHUTDOWN}"):
+                raise ConfigError(
+                    f"{source} was not stopped cleanly, and {self._setting} leave it out: start "
+                    f"{self._workers_for(node_id)} workers and stop them, then fewer."
+                )
+            if os.path.exists(f"{target}/{name}"):
+                raise ConfigError(
+                    f"{target}/{name} is in the way of {source}/{name}: move it elsewhere first."
+                )
+            if not os.path.isdir(target) or os.stat(source).st_dev != os.stat(target).st_dev:
+                raise ConfigError(
+                    f"{source}/{name} cannot be renamed into {target}, which is on another disk: move it "
+                    "while both workers run (odradek topics move)."
+                )
+            return Move(topic, int(index), source, target, self._node_ids[at], _id_of(target))
+        raise ConfigError(
+            f"{name} is at node {node_id}, which {self._setting} leave out, and is in none of its directories: "
+            f"start {self._workers_for(node_id)} workers."
+        )
+
+    @property
+    def _setting(self) -> str:
+        return f"odradek.workers={len(self._node_ids)}"
+
+    def _workers_for(self, node_id: int) -> int:
+        return node_id - self._node_ids[0] + 1
+
+    # The journal
+
+    def _write_journal(self, moves: Sequence[Move]) -> None:
+        text = json.dumps([asdict(one) for one in moves])
+        replace_file(self._disk, self._journal, text.encode())
+
+    def _moves_of_journal(self) -> list[Move]:
+        if not self._disk.exists(self._journal):
+            return []
+        return [Move(**one) for one in json.loads(read_file(self._disk, self._journal))]
+
+    def _finish(self, metadata: Metadata) -> None:
+        moves = self._moves_of_journal()
+        if not moves:
+            return
+        try:
+            with self._locked({move.source for move in moves}):
+                for source, target in dict.fromkeys((move.source, move.target) for move in moves):
+                    self._rename([one for one in moves if (one.source, one.target) == (source, target)])
+            by_key = {(one.topic, one.index): one for one in moves}
+            records = list(_records(metadata.view, by_key))
+            finish(metadata.changing(lambda draft: _adding(draft, records)))
+        except (OSError, KafkaError) as error:
+            raise ConfigError(
+                f"Partitions of workers that are left out cannot be moved: {error}. The next start goes on."
+            ) from error
+        self._disk.remove(self._journal)
+        self._disk.sync_directory(self._directories[0])
+        logger.info("took %d partitions of workers that are left out", len(moves))
+
+    def _locked(self, sources: Collection[str]) -> ExitStack:
+        """No node of an earlier run may still have them."""
+        held = ExitStack()
+        for source in sources:
+            try:
+                held.callback(self._disk.lock(f"{source}/{checkpoints.LOCK}").release)
+            except BlockingIOError:
+                held.close()
+                raise ConfigError(f"{source} is in use by another process, and is to be left out.") from None
+        return held
+
+    def _rename(self, moves: Sequence[Move]) -> None:
+        """From one directory to another one. Where a log begins goes first: nothing deleted comes back."""
+        source, target = moves[0].source, moves[0].target
+        self._carry_log_starts(source, target, {(one.topic, one.index) for one in moves})
+        for one in moves:
+            name = f"{one.topic}-{one.index}"
+            if self._disk.exists(f"{source}/{name}"):
+                os.rename(f"{source}/{name}", f"{target}/{name}")
+        for path in (target, source):
+            self._disk.sync_directory(path)
+
+    def _carry_log_starts(self, source: str, target: str, keys: Collection[tuple[str, int]]) -> None:
+        paths = [f"{path}/{checkpoints.LOG_STARTS}" for path in (source, target)]
+        starts, known = (checkpoints.read_offsets(self._disk, path) for path in paths)
+        if starts is None or known is None:
+            raise ConfigError(f"{paths[0]} or {paths[1]} is damaged: see odradek check --repair.")
+        carried = {key: offset for key, offset in starts.items() if key in keys}
+        if carried:
+            checkpoints.write_offsets(self._disk, paths[1], {**known, **carried})
+
+
+def _adding(draft: Draft, records: Sequence[Any]) -> Work[None]:
+    draft.add_records(records)
+    return None
+    yield None
+
+
+def _records(view: ClusterView, moves: Mapping[tuple[str, int], Move]) -> Iterator[PartitionChangeRecord]:
+    """None for what an earlier start has told, or what is deleted."""
+    for topic in view.topics.values():
+        for partition in topic.partitions:
+            move = moves.get((topic.name, partition.index))
+            if move is None or partition.replicas == (move.node_id,):
+                continue
+            yield PartitionChangeRecord(
+                partition_id=partition.index,
+                topic_id=topic.topic_id,
+                isr=[move.node_id],
+                # The controller knows soon that no node of an earlier run lives, and elects anew then.
+                leader=move.node_id,
+                replicas=[move.node_id],
+                directories=[uuid_from_text(move.directory_id)],
+                eligible_leader_replicas=[] if partition.elr else None,
+                last_known_elr=[] if partition.last_known_elr else None,
+            )
+
+
+def _id_of(directory: str) -> str:
+    try:
+        with open(os.path.join(directory, meta_properties.FILE_NAME), "rb") as file:
+            content = file.read()
+        return parse_properties(meta_properties.mended(content) or content)["directory.id"]
+    except (OSError, ValueError, KeyError):
+        raise ConfigError(f"{directory} has no {meta_properties.FILE_NAME}: it was never used.") from None

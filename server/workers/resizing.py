@@ -1,11 +1,12 @@
-"""Fewer workers than before: partitions of those that are left out go to the others, without a copy.
+"""Fewer or more workers than before: partitions go from some to others, without a copy.
 
-Their directories are renamed before any worker opens its own, and then the records of the cluster say so. A
-journal in the first directory says what is to be renamed: an interrupted start is finished by the next one,
-whatever the number of workers is then.
+Workers that are left out give all, and new ones get their share of each topic. The directories of partitions
+are renamed before any worker opens its own, and then the records of the cluster say so. A journal in the
+first directory says what is to be renamed: an interrupted start is finished by the next one, whatever the
+number of workers is then.
 
-Partitions with more replicas are not touched: a start that would leave one of these out is refused, as is one
-after a kill of the worker, whose logs have to be recovered where they are.
+Partitions with more replicas are not touched, and none of a worker that was not stopped cleanly: its logs
+have to be recovered where they are. A start that would leave one of these out is refused.
 """
 
 from __future__ import annotations
@@ -35,6 +36,30 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.workers")
 
 JOURNAL = "worker-moves"
+
+
+def make_directories(directories: Sequence[str], node_ids: Sequence[int]) -> None:
+    """Makes those of new workers of a broker that has been served, before one of them is forked. They are
+    marked as cleanly stopped: all that will come into them is. ConfigError: one cannot be made."""
+    if not meta_properties.is_member(directories[0]):
+        return
+    cluster_id, disk = _property(directories[0], "cluster.id"), OsDisk()
+    for index, node_id in enumerate(node_ids):
+        for path in directories if index else ():
+            directory = directory_of(path, index)
+            try:
+                os.makedirs(directory, exist_ok=True)
+                if os.listdir(directory):
+                    continue
+                checkpoints.write_clean_shutdown(disk, directory)
+            except OSError as error:
+                raise ConfigError(f"{directory} cannot be made: {error.strerror or error}.") from error
+            new_id = meta_properties.new_id(os.urandom)
+            meta_properties.write(directory, cluster_id, node_id, new_id, for_member=True)
+
+
+def _is_known(directory: str) -> bool:
+    return os.path.exists(os.path.join(directory, meta_properties.FILE_NAME))
 
 
 class Draft(Protocol):
@@ -81,6 +106,8 @@ class Resizing:
         was."""
         self._finish(metadata)
         moves = self._planned(metadata.view)
+        if not moves:
+            moves = self._planned_for_new(metadata.view)
         if moves:
             self._write_journal(moves)
             self._finish(metadata)
@@ -113,8 +140,8 @@ class Resizing:
                     nodes = ", ".join(map(str, partition.replicas))
                     raise ConfigError(
                         f"{topic.name}-{partition.index} has replicas at nodes {nodes}, and "
-                        f"{self._setting} leave node {left_out[0]} out: start {self._workers_for(left_out[0])} "
-                        "workers, and move it first (odradek topics move)."
+                        f"{self._setting} leave node {left_out[0]} out: start "
+                        f"{self._workers_for(left_out[0])} workers, and move it first (odradek topics move)."
                     )
                 moves.append(self._planned_move(f"{topic.name}-{partition.index}", left_out[0], len(moves)))
         return moves
@@ -140,11 +167,50 @@ class Resizing:
                     f"{source}/{name} cannot be renamed into {target}, which is on another disk: move it "
                     "while both workers run (odradek topics move)."
                 )
-            return Move(topic, int(index), source, target, self._node_ids[at], _id_of(target))
+            return Move(
+                topic, int(index), source, target, self._node_ids[at], _property(target, "directory.id")
+            )
         raise ConfigError(
-            f"{name} is at node {node_id}, which {self._setting} leave out, and is in none of its directories: "
-            f"start {self._workers_for(node_id)} workers."
+            f"{name} is at node {node_id}, which {self._setting} leave out, and is in none of its "
+            f"directories: start {self._workers_for(node_id)} workers."
         )
+
+    def _planned_for_new(self, view: ClusterView) -> list[Move]:
+        """The share of each topic that workers get which there were not before."""
+        new = [node_id for node_id in self._node_ids if node_id not in view.registrations]
+        if not new or len(new) == len(self._node_ids):
+            return []
+        moves: list[Move] = []
+        for topic in view.topics.values():
+            having: dict[int, list[int]] = {node_id: [] for node_id in self._node_ids}
+            for partition in topic.partitions:
+                if len(partition.replicas) == 1 and partition.replicas[0] in having:
+                    having[partition.replicas[0]].append(partition.index)
+            share = sum(map(len, having.values())) // len(having)
+            for node_id in new:
+                while len(having[node_id]) < share:
+                    giving = max(having, key=lambda one: len(having[one]))
+                    index = having[giving].pop()
+                    having[node_id].append(index)
+                    move = self._move_to_new(topic.name, index, giving, node_id)
+                    if move is not None:
+                        moves.append(move)
+        return moves
+
+    def _move_to_new(self, topic: str, index: int, giving: int, node_id: int) -> Move | None:
+        """None: it stays where it is."""
+        first = self._node_ids[0]
+        for path in self._directories:
+            source, target = (directory_of(path, one - first) for one in (giving, node_id))
+            if not os.path.isdir(f"{source}/{topic}-{index}"):
+                continue
+            if not self._disk.exists(f"{source}/{checkpoints.CLEAN_SHUTDOWN}"):
+                return None
+            if not _is_known(target) or os.stat(source).st_dev != os.stat(target).st_dev:
+                return None
+            if not os.path.exists(f"{target}/{topic}-{index}"):
+                return Move(topic, index, source, target, node_id, _property(target, "directory.id"))
+        return None
 
     @property
     def _setting(self) -> str:
@@ -169,7 +235,7 @@ class Resizing:
         if not moves:
             return
         try:
-            with self._locked({move.source for move in moves}):
+            with self._locked(moves):
                 for source, target in dict.fromkeys((move.source, move.target) for move in moves):
                     self._rename([one for one in moves if (one.source, one.target) == (source, target)])
             by_key = {(one.topic, one.index): one for one in moves}
@@ -177,16 +243,20 @@ class Resizing:
             finish(metadata.changing(lambda draft: _adding(draft, records)))
         except (OSError, KafkaError) as error:
             raise ConfigError(
-                f"Partitions of workers that are left out cannot be moved: {error}. The next start goes on."
+                f"Partitions cannot be renamed from worker to worker: {error}. The next start goes on."
             ) from error
         self._disk.remove(self._journal)
         self._disk.sync_directory(self._directories[0])
-        logger.info("took %d partitions of workers that are left out", len(moves))
+        logger.info("renamed %d partitions from worker to worker", len(moves))
 
-    def _locked(self, sources: Collection[str]) -> ExitStack:
-        """No node of an earlier run may still have them."""
+    def _locked(self, moves: Sequence[Move]) -> ExitStack:
+        """No node of an earlier run may still have the directories that are left out; the others are locked
+        by the workers, which wait."""
         held = ExitStack()
-        for source in sources:
+        kept = {
+            directory_of(path, index) for path in self._directories for index in range(len(self._node_ids))
+        }
+        for source in {move.source for move in moves} - kept:
             try:
                 held.callback(self._disk.lock(f"{source}/{checkpoints.LOCK}").release)
             except BlockingIOError:
@@ -241,10 +311,10 @@ def _records(view: ClusterView, moves: Mapping[tuple[str, int], Move]) -> Iterat
             )
 
 
-def _id_of(directory: str) -> str:
+def _property(directory: str, name: str) -> str:
     try:
         with open(os.path.join(directory, meta_properties.FILE_NAME), "rb") as file:
             content = file.read()
-        return parse_properties(meta_properties.mended(content) or content)["directory.id"]
+        return parse_properties(meta_properties.mended(content) or content)[name]
     except (OSError, ValueError, KeyError):
-        raise ConfigError(f"{directory} has no {meta_properties.FILE_NAME}: it was never used.") from None
+        raise ConfigError(f"{directory}/{meta_properties.FILE_NAME} is missing or damaged.") from None

@@ -32,7 +32,7 @@ from odradek.server.network.ports import socket_options
 from odradek.server.process import main_loop
 from odradek.server.workers.directories import refuse_directories
 from odradek.server.workers.first_worker import FirstWorker, OneProcess
-from odradek.server.workers.resizing import Resizing
+from odradek.server.workers.resizing import Resizing, make_directories
 from odradek.server.workers.supervisor import ReadyWorkers, Supervisor, WorkerParts
 
 if TYPE_CHECKING:
@@ -89,7 +89,9 @@ def run(config: BrokerConfig, workers: int, on_ready: Callable[[ReadyWorkers], N
         rows = _bound_rows(config, workers, ending)
         parts = _parts_of(config, rows, folder, ending)
         _prepare()
-        resizing = Resizing(config.data_directories, [one.config.node_id for one in parts])
+        node_ids = [one.config.node_id for one in parts]
+        make_directories(config.data_directories, node_ids)
+        resizing = Resizing(config.data_directories, node_ids)
         be_worker = partial(_be_worker, resizing=resizing, polls_before_sleep=workers <= cores)
         return Supervisor(parts, folder, be_worker, on_ready).run()
 

@@ -236,7 +236,7 @@ def test_fewer_workers_take_partitions_over_and_more_are_welcome(start, tmp_path
     assert workers.end() == 0
 
     fewer = start(2)
-    assert "took " in fewer.said()
+    assert "partitions from worker to worker" in fewer.said()
     assert set(leaders(fewer.bootstrap_servers, "t")) == {1, 2}
     assert not list((tmp_path / "data.w2").glob("*-*/"))
     # The same directories, renamed: nothing was copied.
@@ -248,9 +248,12 @@ def test_fewer_workers_take_partitions_over_and_more_are_welcome(start, tmp_path
     assert fewer.end() == 0
 
     more = start(4)
-    assert "took " not in more.said()
+    assert "partitions from worker to worker" in more.said()
     assert len(more.addresses) == 4
+    # Workers 2 and 3 are new to the cluster, and get their shares.
+    assert leaders(more.bootstrap_servers, "t").count(4) == 1
     assert consume(more.bootstrap_servers, "t", 108) == numbered(12, 108)
+    assert inodes == {path.name: path.stat().st_ino for path in tmp_path.glob("data*/*-*") if path.is_dir()}
 
 
 def test_fewer_workers_are_refused_where_partitions_have_more_replicas(start, tmp_path):

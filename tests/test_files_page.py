@@ -14,6 +14,7 @@ from odradek.server.kafka07 import position_store
 from odradek.server.kafka07.position_store import PositionStore
 from odradek.server.metadata import meta_properties, metadata_store
 from odradek.server.security.sasl import listeners
+from odradek.server.workers import resizing
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
@@ -59,7 +60,7 @@ def test_each_file_name_of_the_code_is_on_the_page():
     names = set(names_in_storage())
     assert {"scan-checkpoint", ".timeindex", "-future", ".odradek-probe", "flush-journal.1"} <= names
     modules = (meta_properties.FILE_NAME, metadata_store.FILE_NAME, position_store.FILE_NAME)
-    names |= {*modules, listeners.SECRET_FILE, topology_file.FILE_NAME}
+    names |= {*modules, listeners.SECRET_FILE, resizing.JOURNAL, topology_file.FILE_NAME}
     assert [name for name in sorted(names) if not re.search(rf"{re.escape(name)}`", PAGE)] == []
 
 

@@ -223,7 +223,7 @@ class Supervisor:
             self._stop.is_wanted = True
 
     def _timeout_ms(self) -> float | None:
-        waits = [] if self._stop.is_wanted else [one.due_s for one in self._workers if not one.pid]
+        waits = [one.due_s for one in self._workers if not one.pid and self._is_needed(one)]
         seconds = [max(due_s - time.monotonic(), 0) for due_s in waits]
         if self._has_told and self._systemd is not None and self._systemd.pause_s is not None:
             seconds.append(self._systemd.pause_s)
@@ -233,9 +233,16 @@ class Supervisor:
 
     def _fork_due(self) -> None:
         for worker in self._workers:
-            if not worker.pid and not self._stop.is_wanted and worker.due_s <= time.monotonic():
+            if not worker.pid and self._is_needed(worker) and worker.due_s <= time.monotonic():
                 self._fork(worker)
         self._first_run = False
+
+    def _is_needed(self, worker: _Worker) -> bool:
+        """At a stop the others need the controller as long as there are some."""
+        if not self._stop.is_wanted:
+            return True
+        first, *others = self._workers
+        return worker is first and not self._stop.refusal and any(one.pid for one in others)
 
     def _fork(self, worker: _Worker) -> None:
         if worker.parts.controller_config is not None:
@@ -286,7 +293,7 @@ class Supervisor:
         # The first worker's next process asks who is there (`_unready_ids`).
         with contextlib.suppress(OSError):
             os.write(self._deaths.writing, b"%d\n" % worker.parts.config.node_id)
-        if self._stop.is_wanted:
+        if not self._is_needed(worker):
             return
         self._pause(worker)
         how = f"with status {status}" if status >= 0 else f"by {signal.Signals(-status).name}"

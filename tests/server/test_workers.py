@@ -334,6 +334,15 @@ def test_a_keyboard_interrupt_of_the_whole_group_stops_all_in_order(start):
     assert workers.said().count("stopped cleanly") == 4
 
 
+def test_sigterm_while_the_controller_is_away_ends_all(start):
+    """The others ask it to let them go: it is started again for that."""
+    workers = start(3)
+    workers.kill(0)
+    assert workers.end() == 0
+    assert not workers.left()
+    assert workers.said().count("stopped cleanly") >= 2
+
+
 def test_the_end_of_whoever_has_started_the_broker_ends_all(tmp_path):
     theirs, ours = os.pipe()
     os.set_inheritable(theirs, True)

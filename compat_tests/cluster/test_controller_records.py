@@ -91,7 +91,7 @@ OF_ACLS = (metadata_records.AccessControlEntryRecord, metadata_records.RemoveAcc
 
 
 SEEDS = [*range(1, 10), 12, 13, 15, 16, 17, 19] if NIGHTLY else [1, 2]
-"""Those left out come to the differences that docs/differences.md names under "A controller"."""
+"""Seeds of walks; others come to the differences that docs/differences.md names under "A controller"."""
 
 
 class _Ours(Controllers):

@@ -34,7 +34,7 @@ SEAMS = [
     (phase_open, "_open_logs"),
     (phase_open, "_follow_changes"),
     (phase_serve, "_new_coordinators"),
-    (phase_serve, "_new_connections"),
+    (phase_serve, "new_connections"),
     (phase_serve, "_start_background"),
     (phase_serve, "_watch_disks"),
 ]

@@ -68,7 +68,9 @@ class FetchMetadata:
     def _note(self, request: FetchRequest, asked: FetchPartition, context: RequestContext) -> None:
         state = request.replica_state
         node_id = request.replica_id if state is None else state.replica_id
-        if node_id >= 0 and asked.fetch_offset >= 0:
+        # The broker in the process of the controller has its id, and in Kafka reads the log of the voter.
+        is_observer = node_id >= 0 and node_id != self._parts.node_id
+        if is_observer and asked.fetch_offset >= 0:
             self._parts.observers.fetched(
                 node_id,
                 asked.replica_directory_id,

@@ -320,6 +320,10 @@ def test_a_reader_with_other_records_is_told_where_they_part():
             running.log.end_offset,
         )
         await client.ask(fetch(3), 18)
+        # The broker in its own process is no observer.
+        own = fetch(3)
+        own.replica_state.replica_id = CONTROLLER
+        await client.ask(own, 18)
         described = await client.ask(
             DescribeQuorumRequest(
                 topics=[

@@ -2,10 +2,8 @@
 UnregisterController (94, 0) and UnregisterBroker (64, 0): the nodes that keep the cluster's metadata, and the
 brokers of the cluster.
 
-The cluster is one node, the only voter: it cannot be removed, and no other can be added. Kafka has its
-metadata in a log, `__cluster_metadata`, and answers with its offsets; here they are the number of states of
-the metadata that this process has published. The endpoint of the voter is the address of this node for the
-client, as there is no listener for controllers.
+The cluster is one node, the only voter of the metadata log: it cannot be removed, and no other can be added.
+The endpoint of the voter is the address of this node for the client, as there is no listener for controllers.
 
 Source: KafkaRaftClient, AddVoterHandler, RemoveVoterHandler, ReplicationControlManager.unregisterBroker and
 ClusterControlManager.unregisterController of Kafka 4.4; KIP-595, KIP-853.
@@ -46,20 +44,20 @@ from odradek.wire.schema import ZERO_UUID, uuid_to_text
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.node import ApiParts
+    from odradek.apis.node import ApiParts, MetadataLogState
     from odradek.coordinator.cluster.view import ClusterView
 
-LEADER_EPOCH = 1
 FIRST_VERSION_WITH_NODES = 2
 
 
 class DescribeQuorum:
     """The handler."""
 
-    def __init__(self, node_id: int, directory_id: bytes, current_view: Callable[[], ClusterView]) -> None:
-        """`directory_id` is the id of the data directory with the metadata."""
+    def __init__(
+        self, node_id: int, log: MetadataLogState, current_view: Callable[[], ClusterView]
+    ) -> None:
         self._node_id = node_id
-        self._directory_id = directory_id
+        self._log = log
         self._current_view = current_view
 
     def __call__(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
@@ -77,22 +75,23 @@ class DescribeQuorum:
         return response
 
     def _described(self, context: RequestContext) -> PartitionQuorumData:
-        view = self._current_view()
+        log = self._log
         voter = ReplicaState(
             replica_id=self._node_id,
-            log_end_offset=view.version,
+            log_end_offset=log.end_offset,
             last_fetch_timestamp=context.now_ms,
             last_caught_up_timestamp=context.now_ms,
         )
-        if context.api_version >= FIRST_VERSION_WITH_NODES and KRAFT_VERSION in view.features:
-            voter.replica_directory_id = self._directory_id
+        has_ids = KRAFT_VERSION in self._current_view().features
+        if context.api_version >= FIRST_VERSION_WITH_NODES and has_ids:
+            voter.replica_directory_id = log.directory_id
         return PartitionQuorumData(
             partition_index=0,
             error_code=0,
             error_message="",
             leader_id=self._node_id,
-            leader_epoch=LEADER_EPOCH,
-            high_watermark=view.version,
+            leader_epoch=log.leader_epoch,
+            high_watermark=log.end_offset,
             current_voters=[voter],
             observers=[],
         )
@@ -269,17 +268,23 @@ class UnregisterController:
         )
 
 
+def _log_of(parts: ApiParts) -> MetadataLogState:
+    log = parts.node.metadata_log
+    assert log is not None, "the controllers describe the metadata log of a cluster"
+    return log
+
+
 def _make_describe(parts: ApiParts) -> DescribeQuorum:
-    return DescribeQuorum(parts.node.node_id, parts.node.directory_id, parts.node.current_view)
+    return DescribeQuorum(parts.node.node_id, _log_of(parts), parts.node.current_view)
 
 
 def _make_add(parts: ApiParts) -> AddRaftVoter:
     node, listener = parts.node, parts.settings.controller_listener
-    return AddRaftVoter(node.node_id, node.directory_id, node.current_view, listener)
+    return AddRaftVoter(node.node_id, _log_of(parts).directory_id, node.current_view, listener)
 
 
 def _make_remove(parts: ApiParts) -> RemoveRaftVoter:
-    return RemoveRaftVoter(parts.node.node_id, parts.node.directory_id, parts.node.current_view)
+    return RemoveRaftVoter(parts.node.node_id, _log_of(parts).directory_id, parts.node.current_view)
 
 
 APIS = (

@@ -1,4 +1,4 @@
-"""In which log directory each replica of a node of a cluster is: by the metadata, and on its disks.
+"""In which log directory each replica of a node is: by the metadata, and on its disks.
 
 The controllers name a directory in a partition's record. A new replica is made in the one that they name, if
 it is one of this node's. Where they name none, or another one than that which has the replica, they are told
@@ -40,11 +40,20 @@ NO_DIRECTORY = frozenset({MIGRATING, UNASSIGNED, LOST})
 
 
 class ReplicaHomes:
-    """`directory_ids` are the ids of the node's log directories, by path."""
+    """`directory_ids` are the ids of the node's log directories, by path. `has_absent` says whether the node
+    had others, which may hold replicas that the records have in no directory."""
 
-    def __init__(self, node_id: int, directory_ids: Mapping[str, bytes], store: LogStore) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        directory_ids: Mapping[str, bytes],
+        store: LogStore,
+        *,
+        has_absent: bool = False,
+    ) -> None:
         self._node_id = node_id
         self._store = store
+        self._has_absent = has_absent
         self._ids = {path.rstrip("/"): directory_id for path, directory_id in directory_ids.items()}
         self._paths = {directory_id: path for path, directory_id in self._ids.items()}
 
@@ -70,7 +79,8 @@ class ReplicaHomes:
         if directory in self._paths:
             return self._paths[directory] not in failures
         if directory in NO_DIRECTORY:
-            return len(self._ids) == len(self._store.directories) and not failures
+            is_complete = len(self._ids) == len(self._store.directories) and not self._has_absent
+            return is_complete and not failures
         # Of those who have all that is committed (KIP-966), another one than this node.
         return not {self._node_id}.issuperset((*partition.isr, *partition.elr))
 
@@ -84,6 +94,11 @@ class ReplicaHomes:
         if directory is None or directory == partition.directory_of(self._node_id):
             return None
         return Assignment(topic.topic_id, partition.index, directory)
+
+    def differences(self, view: ClusterView) -> list[Assignment]:
+        """All replicas of this node of which the record says something else."""
+        found = (self.difference(topic, partition) for topic, partition in self.replicas(view))
+        return [one for one in found if one is not None]
 
     def replicas(self, view: ClusterView) -> Iterable[tuple[TopicView, PartitionView]]:
         """All of this node."""
@@ -167,7 +182,7 @@ class HomeReporter:
         if not wanted:
             self._go_on()
             return
-        asked = self._ask(_request(self._node_id, self._broker_epoch(), wanted))
+        asked = self._ask(request_of(self._node_id, self._broker_epoch(), wanted))
         asked.add_done_callback(self._hand_in)
 
     def _hand_in(self, asked: Future[Any]) -> None:
@@ -198,7 +213,7 @@ def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def _request(node_id: int, broker_epoch: int, wanted: Iterable[Assignment]) -> AssignReplicasToDirsRequest:
+def request_of(node_id: int, broker_epoch: int, wanted: Iterable[Assignment]) -> AssignReplicasToDirsRequest:
     directories: dict[bytes, dict[bytes, list[PartitionData]]] = {}
     for one in wanted:
         topics = directories.setdefault(one.directory, {})

@@ -26,6 +26,7 @@ from odradek.config.config_error import ConfigError
 from odradek.coordinator.controller.log import EpochEnd, LoadedBatch, SnapshotId
 from odradek.coordinator.controller.record_versions import TRANSACTIONS_SINCE
 from odradek.server.metadata import quorum_state
+from odradek.server.metadata.meta_properties import METADATA_LOG as DIRECTORY
 from odradek.server.metadata.metadata_batches import (
     BATCH_BYTES_MAX,
     BATCH_RECORDS_MAX,
@@ -69,7 +70,6 @@ from odradek.wire.messages.metadata_records import (
 from odradek.wire.records import iter_batches
 from odradek.wire.work import Work, finish
 
-DIRECTORY = "__cluster_metadata-0"
 KRAFT_VERSION_LEVEL = 1
 SNAPSHOTS_KEPT = 2
 RECORDS_WITHOUT_SNAPSHOT_MAX = 1000

@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from odradek.apis.access import on_cluster
 from odradek.apis.declaration import Api, Forwarding
-from odradek.coordinator.cluster.features import (
-    KRAFT_VERSION,
-    METADATA_VERSION,
-    UNREGISTERS_CONTROLLERS_SINCE,
-)
+from odradek.coordinator.cluster.features import METADATA_VERSION, UNREGISTERS_CONTROLLERS_SINCE
 from odradek.coordinator.cluster.topics import CLUSTER_METADATA_TOPIC
 from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -53,12 +49,9 @@ FIRST_VERSION_WITH_NODES = 2
 class DescribeQuorum:
     """The handler."""
 
-    def __init__(
-        self, node_id: int, log: MetadataLogState, current_view: Callable[[], ClusterView]
-    ) -> None:
+    def __init__(self, node_id: int, log: MetadataLogState) -> None:
         self._node_id = node_id
         self._log = log
-        self._current_view = current_view
 
     def __call__(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
         if (refusal := refusal_of_others(request)) is not None:
@@ -82,8 +75,7 @@ class DescribeQuorum:
             last_fetch_timestamp=context.now_ms,
             last_caught_up_timestamp=context.now_ms,
         )
-        has_ids = KRAFT_VERSION in self._current_view().features
-        if context.api_version >= FIRST_VERSION_WITH_NODES and has_ids:
+        if context.api_version >= FIRST_VERSION_WITH_NODES:
             voter.replica_directory_id = log.directory_id
         return PartitionQuorumData(
             partition_index=0,
@@ -150,10 +142,6 @@ class _ChangingVoters:
                 ErrorCode.INVALID_REQUEST, "A voter has an id from 0 on, and the id of its directory."
             )
 
-    def _check_level(self) -> None:
-        if KRAFT_VERSION not in self._current_view().features:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{KRAFT_VERSION} is 0: the voters are fixed.")
-
 
 class AddRaftVoter(_ChangingVoters):
     """The handler."""
@@ -183,7 +171,6 @@ class AddRaftVoter(_ChangingVoters):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"A voter has an endpoint for {self._controller_listener}."
             )
-        self._check_level()
         if request.voter_id == self._node_id:
             raise KafkaError(
                 ErrorCode.DUPLICATE_VOTER, f"{request.voter_id} is one of the voters {self._voters} already."
@@ -205,7 +192,6 @@ class RemoveRaftVoter(_ChangingVoters):
 
     def _remove(self, request: RemoveRaftVoterRequest) -> NoReturn:
         self._check(request.cluster_id, request.voter_id, request.voter_directory_id)
-        self._check_level()
         voter = _key(request.voter_id, request.voter_directory_id)
         # The last voter cannot be removed either; Kafka sends the same text.
         raise KafkaError(
@@ -275,7 +261,7 @@ def _log_of(parts: ApiParts) -> MetadataLogState:
 
 
 def _make_describe(parts: ApiParts) -> DescribeQuorum:
-    return DescribeQuorum(parts.node.node_id, _log_of(parts), parts.node.current_view)
+    return DescribeQuorum(parts.node.node_id, _log_of(parts))
 
 
 def _make_add(parts: ApiParts) -> AddRaftVoter:

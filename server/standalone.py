@@ -19,14 +19,12 @@ from odradek.server.controller import Deciding
 from odradek.server.controlling.opening import (
     close_metadata_log,
     loaded_controller,
-    open_metadata_log,
+    open_own_log,
     partition_defaults,
 )
 from odradek.server.controlling.snapshots import Snapshots
 from odradek.server.metadata.feature_levels import check_level
 from odradek.server.metadata.log_directories import refuse_replaced
-from odradek.server.metadata.meta_properties import OLD_STORE
-from odradek.server.metadata.metadata_log import ThisVoter
 from odradek.server.node_parts import add_first_users
 from odradek.wire.errors import KafkaError
 from odradek.wire.schema import uuid_from_text
@@ -99,30 +97,15 @@ class _Alone:
     # The log
 
     def _opened_log(self) -> DiskMetadataLog:
-        config, directory = self._node.config, self._node.config.metadata_directory
-        voter = ThisVoter(self._node.id, self._directory_ids[directory])
-        self._migrate(directory, voter)
-        return open_metadata_log(
+        config = self._node.config
+        return open_own_log(
             config,
-            directory,
-            voter,
-            log_directories=config.data_directories,
+            self._bound.identity,
+            config.data_directories,
+            config.metadata_directory,
             now_ms=self._node.now_ms,
             on_failure=partial(logger.critical, "the metadata are not changed before the next start: %s"),
         )
-
-    def _migrate(self, directory: str, voter: ThisVoter) -> None:
-        """Rows of an earlier version become the log."""
-        import os
-
-        path = f"{self._node.config.data_directories[0]}/{OLD_STORE}"
-        if not os.path.exists(path):
-            return
-        from odradek.server.metadata.migration import Node, migrate
-        from odradek.storage.disk import OsDisk
-
-        node = Node(voter, self._log_directories, directory)
-        migrate(OsDisk(), path, node, now_ms=self._node.now_ms)
 
     def _refuse_without_brokers(self) -> None:
         view = self._controller.view
@@ -143,7 +126,9 @@ class _Alone:
             return ()
         present = self._log_directories
         absent = [one for one in known.directories if one not in present.values()]
-        failures = [path for path in self._bound.identity.failures if path in self._node.config.data_directories]
+        failures = [
+            path for path in self._bound.identity.failures if path in self._node.config.data_directories
+        ]
         if len(absent) > len(failures):
             new = [path for path, id_ in present.items() if id_ not in known.directories]
             refuse_replaced(absent, new if known.directories else [])

@@ -1,5 +1,4 @@
-"""A node with `process.roles=controller`: claims its directories, opens the metadata log, serves, and stops.
-"""
+"""A node with `process.roles=controller`: claims its directories, opens the metadata log, serves, and stops."""
 
 from __future__ import annotations
 

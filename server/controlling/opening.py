@@ -19,7 +19,7 @@ from odradek.coordinator.controller.batch import PartitionDefaults
 from odradek.coordinator.controller.bootstrap import Beginning, beginning, first_records
 from odradek.coordinator.controller.machine import Controller
 from odradek.server.metadata.feature_levels import refuse_levels
-from odradek.server.metadata.meta_properties import new_id
+from odradek.server.metadata.meta_properties import OLD_STORE, new_id
 from odradek.server.metadata.metadata_log import (
     DIRECTORY,
     DiskMetadataLog,
@@ -36,11 +36,49 @@ if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.live import LiveConfig
     from odradek.coordinator.controller.log import MetadataLog
+    from odradek.server.metadata.meta_properties import Identity
     from odradek.storage.config import LogConfig
 
 C = TypeVar("C", bound=Controller)
 
+
+def _ignore(reason: str) -> None:
+    """The next append says it."""
+
+
 logger = logging.getLogger("odradek.controller")
+
+
+def open_own_log(
+    config: BrokerConfig,
+    identity: Identity,
+    directories: Sequence[str],
+    metadata_directory: str,
+    *,
+    now_ms: Callable[[], int],
+    on_failure: Callable[[str], object] = _ignore,
+    repairs: bool = True,
+) -> DiskMetadataLog:
+    """The log of a node alone, in its `metadata_directory`; the rows of an earlier version become one first.
+    `directories` have its partitions. The rest is as in `open_metadata_log`.
+    """
+    ids = {path: uuid_from_text(text) for path, text in identity.directory_ids.items()}
+    voter = ThisVoter(identity.node_id, ids[metadata_directory])
+    old_store = f"{directories[0]}/{OLD_STORE}"
+    if os.path.exists(old_store):
+        from odradek.server.metadata.migration import Node, migrate
+
+        usable = {path: ids[path] for path in directories if path in ids}
+        migrate(OsDisk(), old_store, Node(voter, usable, metadata_directory), now_ms=now_ms)
+    return open_metadata_log(
+        config,
+        metadata_directory,
+        voter,
+        log_directories=directories,
+        now_ms=now_ms,
+        on_failure=on_failure,
+        repairs=repairs,
+    )
 
 
 def open_metadata_log(
@@ -51,11 +89,12 @@ def open_metadata_log(
     log_directories: Sequence[str],
     now_ms: Callable[[], int],
     on_failure: Callable[[str], object],
+    repairs: bool = True,
 ) -> DiskMetadataLog:
     """The log in `directory`, which is locked; it has a metadata.version. A repair looks for topics in
     `log_directories`. `on_failure` is that of `DiskMetadataLog`.
 
-    ConfigError: one sentence for people.
+    ConfigError: one sentence for people; `DamagedMetadataLog`, where it is not to be repaired.
     """
     disk, path = OsDisk(), f"{directory}/{DIRECTORY}"
 
@@ -70,6 +109,8 @@ def open_metadata_log(
     try:
         log = opened()
     except DamagedMetadataLog as error:
+        if not repairs:
+            raise
         from odradek.server.metadata.metadata_log_repair import repair
 
         logger.error("%s", error)

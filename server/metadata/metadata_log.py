@@ -26,7 +26,6 @@ from odradek.config.config_error import ConfigError
 from odradek.coordinator.controller.log import EpochEnd, LoadedBatch, SnapshotId
 from odradek.coordinator.controller.record_versions import TRANSACTIONS_SINCE
 from odradek.server.metadata import quorum_state
-from odradek.server.metadata.meta_properties import METADATA_LOG as DIRECTORY
 from odradek.server.metadata.metadata_batches import (
     BATCH_BYTES_MAX,
     BATCH_RECORDS_MAX,

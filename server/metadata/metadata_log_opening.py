@@ -14,6 +14,7 @@ from odradek.config.config_error import ConfigError
 from odradek.coordinator.cluster.topics import CLUSTER_METADATA_TOPIC_ID
 from odradek.coordinator.controller.log import SnapshotId
 from odradek.server.metadata import quorum_state
+from odradek.server.metadata.batch_mending import Patch
 from odradek.server.metadata.metadata_log_survey import Place, Survey, survey
 from odradek.server.metadata.metadata_snapshots import (
     BOOTSTRAP,
@@ -25,7 +26,6 @@ from odradek.server.metadata.metadata_snapshots import (
     snapshot_ids,
 )
 from odradek.server.metadata.quorum_state import ReadState
-from odradek.server.metadata.write_ahead_log import Patch
 from odradek.storage.checkpoints import (
     LEADER_EPOCHS,
     PARTITION_METADATA,

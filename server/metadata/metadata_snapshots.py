@@ -15,9 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from odradek.coordinator.controller.log import SnapshotId
-from odradek.server.metadata.batch_mending import base_offset_at, mended_batch, sound_after
+from odradek.server.metadata.batch_mending import Patch, base_offset_at, mended_batch, sound_after
 from odradek.server.metadata.metadata_batches import BatchBuilder, control_batch
-from odradek.server.metadata.write_ahead_log import Patch
 from odradek.storage.disk import Disk, File, read_file, sync_file, write_all
 from odradek.wire.messages.metadata_records import (
     AnyRecord,

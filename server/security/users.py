@@ -3,28 +3,27 @@ directory that no broker serves."""
 
 from __future__ import annotations
 
-import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from odradek.config.config_error import ConfigError
-from odradek.coordinator.cluster.machine import CLUSTER, SCRAM, Row, count_key, scram_row
-from odradek.coordinator.security.scram_users import Key, ScramCredential, credential_of, from_row
+from odradek.coordinator.cluster.draft import at_once
+from odradek.coordinator.controller.machine import Controller
+from odradek.coordinator.security.scram_users import Key, ScramCredential, credential_of
 from odradek.server.metadata.log_directories import refuse_misplaced
 from odradek.server.metadata.meta_properties import claim_directories
-from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.server.security.sasl.scram import SALT_LENGTH, salt_text
 from odradek.storage import checkpoints
 from odradek.storage.disk import OsDisk
 from odradek.wire.errors import KafkaError
 from odradek.wire.scram import MECHANISM_NAMES, MECHANISM_NUMBERS, salted_password
+from odradek.wire.work import finish
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.first_users import FirstUser
-    from odradek.coordinator.cluster.machine import MetadataStore
     from odradek.coordinator.security.scram_users import ScramUsers
 
 
@@ -47,67 +46,71 @@ def missing_credentials(users: Iterable[FirstUser], present: ScramUsers) -> dict
 
 def add(config: BrokerConfig, user: FirstUser) -> None:
     """Makes a credential, or replaces it. ConfigError: one sentence."""
-    with _stopped(config) as store:
-        _write(store, *new_credential(user))
+    key, credential = new_credential(user)
+    with _stopped(config) as controller:
+        _change(controller, {key: credential})
 
 
 def remove(config: BrokerConfig, name: str, mechanism: str) -> bool:
     """Whether there was such a credential. ConfigError: one sentence."""
     key = name, MECHANISM_NUMBERS[mechanism]
-    with _stopped(config) as store:
-        is_there = any(found == key for found, _ in _credentials(store))
+    with _stopped(config) as controller:
+        is_there = key in controller.view.scram_users.credentials
         if is_there:
-            _write(store, key, None)
+            _change(controller, {key: None})
     return is_there
 
 
 def listed(config: BrokerConfig) -> list[tuple[str, str, int]]:
-    """Name, mechanism and iterations of each credential. ConfigError: one sentence."""
-    with _stopped(config) as store:
-        return [
+    """Name, mechanism and iterations of each credential, sorted. ConfigError: one sentence."""
+    with _stopped(config) as controller:
+        return sorted(
             (user, MECHANISM_NAMES[number], credential.iterations)
-            for (user, number), credential in _credentials(store)
-        ]
+            for (user, number), credential in controller.view.scram_users.credentials.items()
+        )
 
 
 @contextmanager
-def _stopped(config: BrokerConfig) -> Iterator[SqliteMetadataStore]:
-    """The metadata of a node alone that does not run; a new directory becomes one of this node."""
+def _stopped(config: BrokerConfig) -> Iterator[Controller]:
+    """The controller of a node alone that does not run; a new directory becomes one of this node."""
+    from odradek.server.controlling.opening import close_metadata_log, loaded_controller, open_own_log
+    from odradek.server.network.timers import wall_clock_ms
+    from odradek.server.phase_bind import live_config
+
     if config.cluster is not None:
         raise ConfigError(
             "the users of a cluster are with its controllers: use kafka-storage format --add-scram there, or "
             "kafka-configs."
         )
-    refuse_misplaced(config.data_directories)
-    first = config.data_directories[0]
-    claim_directories(config.data_directories, node_id=config.node_id, cluster_id=config.cluster_id)
+    directory = config.metadata_directory
+    refuse_misplaced(config.data_directories, directory)
+    identity = claim_directories(
+        config.data_directories,
+        node_id=config.node_id,
+        cluster_id=config.cluster_id,
+        metadata_directory=directory,
+    )
+    if directory in identity.failures:
+        raise ConfigError(identity.failures[directory])
     try:
-        lock = OsDisk().lock(f"{first}/{checkpoints.LOCK}")
+        lock = OsDisk().lock(f"{directory}/{checkpoints.LOCK}")
     except BlockingIOError:
         raise ConfigError(
-            f"{first} is in use: stop the broker first, or change its users while it runs: without "
+            f"{directory} is in use: stop the broker first, or change its users while it runs: without "
             "--data-dir."
         ) from None
     try:
-        store = SqliteMetadataStore(os.path.join(first, FILE_NAME))
+        log = open_own_log(config, identity, config.data_directories, directory, now_ms=wall_clock_ms)
         try:
-            yield store
+            yield loaded_controller(Controller, config, log, identity.cluster_id, live_config(config))
         finally:
-            store.close()
+            close_metadata_log(log)
     finally:
         lock.release()
 
 
-def _credentials(store: MetadataStore) -> Iterator[tuple[Key, ScramCredential]]:
-    for row in store.rows():
-        if row.table == SCRAM and row.value is not None:
-            yield from_row(row.key, row.value)
-
-
-def _write(store: MetadataStore, key: Key, credential: ScramCredential | None) -> None:
-    others = sum(found != key for found, _ in _credentials(store))
-    count = others + (credential is not None)
+def _change(controller: Controller, credentials: Mapping[Key, ScramCredential | None]) -> None:
     try:
-        store.write([scram_row(key, credential), Row(CLUSTER, count_key(SCRAM), str(count))])
+        finish(controller.changing(at_once(lambda draft: draft.change_scram_users(credentials))))
     except KafkaError as error:
         raise ConfigError(str(error)) from None

@@ -3,8 +3,8 @@
 Without a broker the directory is locked and copied as it is. With one the copy is what a kill would have left
 at one moment, and its first start recovers it as after a kill:
 
-1. The files of the metadata log are opened, as below, then the recovery points and log starts are copied: what
-   comes later is newer than these say.
+1. The files of the metadata log are opened, as below, then the recovery points and log starts are copied:
+   what comes later is newer than these say.
 2. All files of all partitions are opened, and their sizes are noted. No bytes are copied yet, so this takes
    milliseconds for a hundred partitions. The listing of a partition is compared before and after: compaction
    and retention exchange files by renames, and an open file stays what it was. Coordinators' topics come
@@ -124,7 +124,7 @@ def _write(directory: str, out: BinaryIO, progressed: Progressed | None) -> Back
             entry.size, entry.mtime, entry.mode = one.size_bytes, int(one.modified_s), 0o600
             tar.addfile(entry, one.file)
             one.file.close()
-            if "/" in one.name:
+            if "/" in one.name and not one.name.startswith(METADATA_LOG):
                 partitions.add(one.name.partition("/")[0])
             copied += one.size_bytes
             if progressed is not None:

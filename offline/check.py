@@ -7,8 +7,8 @@ is harmless, or repaired by a start. Each partition is read once (`check_partiti
 `--repair` first does the steps of a start after a crash (it replays the flush journal and finishes an
 interrupted compaction), then removes unsound batches and rebuilds the other files from the log. It reports
 each lost byte of a log. A damaged metadata log is rebuilt from its readable records and from the directories
-(`metadata_log_repair`), as by a start. Not repaired, since the right content is not known: `meta.properties`, a
-directory with another topic's id, segments whose records overlap.
+(`metadata_log_repair`), as by a start. Not repaired, since the right content is not known: `meta.properties`,
+a directory with another topic's id, segments whose records overlap.
 
 A directory that a broker uses is not checked. A file with a read error is damage; the other files are
 checked, but its partition is not repaired.
@@ -362,7 +362,7 @@ class _Check:
             return
 
     def _look_at_metadata_log(self, directory: Directory, path: str) -> None:
-        if not meta_properties.is_ours(directory.path):
+        if not meta_properties.is_ours(directory.path) and identity_of(directory.path) is not None:
             what = "the metadata of this cluster is Apache Kafka's"
             self.report.findings([Finding(NOTE, path, None, what, "it is not checked")])
             return

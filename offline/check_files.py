@@ -108,8 +108,8 @@ class LoggedMetadata(NamedTuple):
 
 
 def read_metadata(disk: Disk, path: str) -> LoggedMetadata | None:
-    """The content of the metadata log at `path`, as a start finds it; nothing is changed. None: batches are lost.
-    Raises OSError, and InconsistentMetadata for records that contradict each other."""
+    """The content of the metadata log at `path`, as a start finds it; nothing is changed. None: batches are
+    lost. Raises OSError, and InconsistentMetadata for records that contradict each other."""
     from odradek.coordinator.cluster.metadata_image import MetadataImage
     from odradek.server.metadata.metadata_log_opening import examine
     from odradek.wire.messages.metadata_records import RemoveTopicRecord

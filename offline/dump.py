@@ -5,10 +5,10 @@ the damage, whose position has a line of its own, and makes the exit status 1. F
 
 Supported: segments (`.log`, batches of format v2), offset, time and transaction indexes, producer snapshots,
 checkpoints, `partition.metadata`, `meta.properties`, snapshots of the metadata log, the flush journal, a
-partition's directory, a data directory in summary (without `include_empty`, partitions without a batch are only counted).
-The records of the coordinators' topics and of the metadata log are decoded. Not supported: message sets of formats v0 and v1, which
-are converted when they arrive and so are never on disk. `odradek check` checks whether files agree with each
-other.
+partition's directory, a data directory in summary (without `include_empty`, partitions without a batch are
+only counted). The records of the coordinators' topics and of the metadata log are decoded. Not supported:
+message sets of formats v0 and v1, which are converted when they arrive and so are never on disk. `odradek
+check` checks whether files agree with each other.
 """
 
 import json
@@ -17,6 +17,8 @@ import os
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
 from typing import Any, TextIO
 
 from odradek.config.secret import HIDDEN, Secret
@@ -547,15 +549,15 @@ def _metadata_fact(record: Any) -> Fact:
     from odradek.wire.messages.metadata_records import decode_metadata_record
 
     try:
-        found = decode_metadata_record(record.value)
+        found: Any = decode_metadata_record(record.value)
     except MalformedMessage as error:
         return {**_record_fact(record), "not_decoded": str(error)}
     fact: Fact = {"what": "metadata-record", "offset": record.offset, "timestamp": record.timestamp}
     fact["type"] = type(found).__name__.removesuffix("Record")
-    return fact | {name: _shown(found, name) for name in found.__dataclass_fields__}
+    return fact | {one.name: _without_secrets(found, one.name) for one in dataclass_fields(found)}
 
 
-def _shown(record: Any, name: str) -> Any:
+def _without_secrets(record: Any, name: str) -> Any:
     """A field without passwords and keys."""
     from odradek.config.options import BROKER_OPTIONS, hidden
     from odradek.wire.messages.metadata_records import ConfigRecord, UserScramCredentialRecord
@@ -573,8 +575,8 @@ def _readable(value: Any) -> Any:
         return uuid_to_text(value) if len(value) == 16 else plain(value)
     if isinstance(value, list):
         return [_readable(one) for one in value]
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: _readable(getattr(value, name)) for name in value.__dataclass_fields__}
+    if is_dataclass(value):
+        return {one.name: _readable(getattr(value, one.name)) for one in dataclass_fields(value)}
     return value
 
 

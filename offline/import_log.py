@@ -50,6 +50,7 @@ from odradek.offline.repair_partition import repair_caches, sync_log
 from odradek.offline.report import Progress
 from odradek.server.controlling.opening import open_own_log
 from odradek.server.metadata import meta_properties
+from odradek.server.metadata.metadata_log import DiskMetadataLog
 from odradek.server.metadata.metadata_log_opening import DamagedMetadataLog
 from odradek.storage import checkpoints
 from odradek.storage.directories.data_directory import Key
@@ -75,7 +76,6 @@ from odradek.wire.work import Work, finish
 
 if TYPE_CHECKING:
     from odradek.coordinator.controller.draft import RecordDraft
-    from odradek.server.metadata.metadata_log import DiskMetadataLog
     from odradek.storage.disk import Disk
 
 _COPIED = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
@@ -415,10 +415,12 @@ class _Import:
         path = os.path.join(directory, meta_properties.FILE_NAME)
         node_id = _NODE_ID
         if os.path.exists(path):
-            names = (meta_properties.METADATA_LOG, meta_properties.OLD_STORE)
-            if not any(os.path.exists(os.path.join(directory, name)) for name in names):
+            entries = set(os.listdir(directory)) - {meta_properties.FILE_NAME, checkpoints.LOCK}
+            # A kill of the first import leaves the identity, and a log that is not complete.
+            if entries and entries.isdisjoint((meta_properties.METADATA_LOG, meta_properties.OLD_STORE)):
                 raise CannotImport(
-                    f"{directory} has no {meta_properties.METADATA_LOG}: name the first of the broker's log.dirs."
+                    f"{directory} has no {meta_properties.METADATA_LOG}: name the first of the broker's "
+                    "log.dirs."
                 )
             with open(path, "rb") as file:
                 text = parse_properties(meta_properties.mended(file.read())).get("node.id", "")
@@ -676,7 +678,7 @@ class _Import:
         )
         records = self._producer_ids(controller)
 
-        def edit(draft: RecordDraft) -> Work[None]:
+        def edit(draft: "RecordDraft") -> Work[None]:
             draft.add(replace(topic, partitions=partitions))
             draft.add_records(records)
             return

@@ -105,8 +105,8 @@ def lock_metadata(directory: str, ending: AsyncExitStack) -> None:
         ending.callback(OsDisk().lock(f"{directory}/{LOCK}").release)
     except BlockingIOError:
         raise ConfigError(
-            f"metadata.log.dir: The directory {directory} is in use by another node. Stop it, or name another "
-            "directory."
+            f"metadata.log.dir: The directory {directory} is in use by another node. Stop it, or name "
+            "another directory."
         ) from None
 
 

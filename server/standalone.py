@@ -1,4 +1,4 @@
-"""A node alone decides for its cluster: the controller is in its process, over the metadata log on its disk."""
+"""A node alone decides for its cluster: the controller is in its process, over the metadata log."""
 
 from __future__ import annotations
 
@@ -65,8 +65,7 @@ class _Alone:
         self._log = self._opened_log()
         ending.callback(close_metadata_log, self._log)
         self._snapshots: list[Snapshots] = []
-        # The works of the queues have ended then.
-        ending.callback(lambda: [one.stop() for one in self._snapshots])
+        ending.callback(self._stop_snapshots)
         live = bound.reconfiguration.live
         self._controller = loaded_controller(
             LoneController, config, self._log, bound.identity.cluster_id, live
@@ -78,6 +77,11 @@ class _Alone:
         self._homes = ReplicaHomes(
             self._node.id, self._log_directories, bound.store, has_absent=bool(self._absent)
         )
+
+    def _stop_snapshots(self) -> None:
+        """The works of the queues have ended by now."""
+        for one in self._snapshots:
+            one.stop()
 
     def deciding(self) -> Deciding:
         return Deciding(
@@ -112,15 +116,15 @@ class _Alone:
         if view.registrations and self._node.id not in view.registrations:
             others = ", ".join(map(str, sorted(view.registrations)))
             raise ConfigError(
-                f"{self._log.directory} is the log of a controller, whose brokers are other nodes ({others}): "
-                "start it with process.roles=controller."
+                f"{self._log.directory} is the log of a controller, whose brokers are other nodes "
+                f"({others}): start it with process.roles=controller."
             )
 
     # This broker
 
     def _absent_directories(self) -> Collection[bytes]:
-        """Registered directories that cannot be used now. ConfigError: a new one may be in the place of one of
-        them."""
+        """Registered directories that cannot be used now. ConfigError: a new one may be in the place of one
+        of them."""
         known = self._controller.view.registrations.get(self._node.id)
         if known is None:
             return ()
@@ -130,7 +134,9 @@ class _Alone:
             path for path in self._bound.identity.failures if path in self._node.config.data_directories
         ]
         if len(absent) > len(failures):
-            new = [path for path, id_ in present.items() if id_ not in known.directories]
+            # The directory with the log is known by that, even if its `meta.properties` was made anew.
+            log = self._node.config.metadata_directory
+            new = [path for path, id_ in present.items() if id_ not in known.directories and path != log]
             refuse_replaced(absent, new if known.directories else [])
         return absent
 

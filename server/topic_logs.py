@@ -60,8 +60,8 @@ class TopicLookup:
 
 
 class TopicLogs(NodeLogs):
-    """`after_loading` is called now and then while many partitions are made. `directory_for` says in which data
-    directory a new partition has to be.
+    """`after_loading` is called now and then while many partitions are made. `directory_for` says in which
+    data directory a new partition has to be.
     """
 
     def __init__(

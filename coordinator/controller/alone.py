@@ -117,7 +117,7 @@ class LoneController(Controller):
         return partition._replace(offline=(*others, self._node_id) if is_offline else others)
 
     def _candidates(self) -> Candidates:
-        """Brokers with a log directory that is not cordoned, also for a written assignment, as in Kafka 4.4."""
+        """Brokers with a log directory that is not cordoned, also for a written assignment (Kafka 4.4)."""
         taking = [one for one in sorted(self.view.brokers) if self.publisher.logs.takes_replicas(one)]
         return Candidates([UsableBroker(one, self.view.brokers[one].rack) for one in taking], taking)
 

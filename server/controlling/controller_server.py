@@ -1,4 +1,4 @@
-"""A node with `process.roles=controller`: claims its directories, opens the metadata log, serves, and stops."""
+"""A node with `process.roles=controller`: claims its directories, opens the metadata log, serves, stops."""
 
 from __future__ import annotations
 

@@ -19,9 +19,8 @@ from odradek.coordinator.controller.batch import PartitionDefaults
 from odradek.coordinator.controller.bootstrap import Beginning, beginning, first_records
 from odradek.coordinator.controller.machine import Controller
 from odradek.server.metadata.feature_levels import refuse_levels
-from odradek.server.metadata.meta_properties import OLD_STORE, new_id
+from odradek.server.metadata.meta_properties import METADATA_LOG, OLD_STORE, new_id
 from odradek.server.metadata.metadata_log import (
-    DIRECTORY,
     DiskMetadataLog,
     MetadataLogSettings,
     ThisVoter,
@@ -96,7 +95,7 @@ def open_metadata_log(
 
     ConfigError: one sentence for people; `DamagedMetadataLog`, where it is not to be repaired.
     """
-    disk, path = OsDisk(), f"{directory}/{DIRECTORY}"
+    disk, path = OsDisk(), f"{directory}/{METADATA_LOG}"
 
     def opened() -> DiskMetadataLog:
         settings = _settings_of(config)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from odradek.config.config_error import ConfigError
 from odradek.coordinator.cluster.features import (
     DIRECTORIES_SINCE,
+    KRAFT_VERSION,
     METADATA_VERSION,
     first_levels,
 )
@@ -33,6 +34,8 @@ def read_levels(features: Sequence[str], release_version: str | None) -> dict[st
         if name in asked:
             raise ConfigError(f"--feature names {name} twice.")
         asked[name] = int(level)
+    if asked.get(KRAFT_VERSION, 1) < 1:
+        raise ConfigError(f"--feature {KRAFT_VERSION}=0: it is 1, since the voters are in the metadata log.")
     try:
         return first_levels(release_version, asked)
     except ValueError as error:

@@ -19,8 +19,8 @@ from odradek.wire.schema import uuid_to_text
 
 
 def refuse_misplaced(directories: Sequence[str], metadata_directory: str | None = None) -> None:
-    """ConfigError if the cluster's metadata are not where they have to be: in `metadata_directory`, by default
-    the first directory."""
+    """ConfigError if the cluster's metadata are not where they have to be: in `metadata_directory`, by
+    default the first directory."""
     first = directories[0] if metadata_directory is None else metadata_directory
     place = "the first one" if first == directories[0] else f"{first} (metadata.log.dir)"
     others = [one for one in directories if one != first]
@@ -34,15 +34,15 @@ def refuse_misplaced(directories: Sequence[str], metadata_directory: str | None 
                 f"({name}): name one of them, and take topics of the other over with odradek import-log."
             )
         raise ConfigError(
-            f"Directory {other} of log.dirs holds the metadata of the cluster ({name}), which belong in {place}: "
-            + ("name it first." if first == directories[0] else "move them there.")
+            f"Directory {other} of log.dirs holds the metadata of the cluster ({name}), which belong in "
+            f"{place}: " + ("name it first." if first == directories[0] else "move them there.")
         )
     used = [other for other in others if _is_used(other)]
     if used and not _has(first, meta_properties.FILE_NAME):
         what = "is the first of log.dirs" if first == directories[0] else "is for the metadata"
         raise ConfigError(
-            f"Directory {first} {what} and has no {meta_properties.FILE_NAME}, while {used[0]} has been used: "
-            f"is its disk mounted? The metadata of the cluster are in {place}."
+            f"Directory {first} {what} and has no {meta_properties.FILE_NAME}, while {used[0]} has been "
+            f"used: is its disk mounted? The metadata of the cluster are in {place}."
         )
 
 

@@ -115,8 +115,8 @@ def claim_directories(
 
 
 def is_kafkas(directory: str) -> bool:
-    """Whether Apache Kafka has data there, and Odradek has not taken them over: the metadata of its cluster, or
-    partitions, in a directory whose `meta.properties` is Kafka's. Raises OSError.
+    """Whether Apache Kafka has data there, and Odradek has not taken them over: the metadata of its cluster,
+    or partitions, in a directory whose `meta.properties` is Kafka's. Raises OSError.
     """
     entries = set(os.listdir(directory))
     # The first directory of Odradek has the metadata, even if Kafka's tools formatted it.
@@ -172,8 +172,8 @@ def _read(directory: str, with_metadata: str) -> _Found:
     if theirs and not os.path.isdir(os.path.join(with_metadata, METADATA_LOG)):
         raise ConfigError(
             f"Directory {directory} of log.dirs was written by Apache Kafka, and the metadata of its cluster "
-            f"({METADATA_LOG}) are not in {with_metadata}: name another directory, and take topics into it with "
-            f"odradek import-log {directory} --topic NAME --data-dir THERE."
+            f"({METADATA_LOG}) are not in {with_metadata}: name another directory, and take topics into it "
+            f"with odradek import-log {directory} --topic NAME --data-dir THERE."
         )
     path = os.path.join(directory, FILE_NAME)
     try:

@@ -16,8 +16,9 @@ from odradek.config.config_error import ConfigError
 from odradek.coordinator.cluster.view import UNASSIGNED
 from odradek.coordinator.controller.from_rows import LOG_DIRECTORY, FromRows, Row, from_rows
 from odradek.coordinator.controller.record_versions import TRANSACTIONS_SINCE, version_of
+from odradek.server.metadata.meta_properties import METADATA_LOG
 from odradek.server.metadata.metadata_batches import BATCH_RECORDS_MAX
-from odradek.server.metadata.metadata_log import DIRECTORY, DiskMetadataLog, ThisVoter
+from odradek.server.metadata.metadata_log import DiskMetadataLog, ThisVoter
 from odradek.server.metadata.old_store import read_rows, verify
 from odradek.storage.directories.places import (
     DELETE_SUFFIX,
@@ -67,7 +68,7 @@ def migrate(
     """
     if not disk.exists(path):
         return False
-    target = f"{node.metadata_directory}/{DIRECTORY}"
+    target = f"{node.metadata_directory}/{METADATA_LOG}"
     try:
         if not disk.exists(target):
             rows = rows_of(path)

@@ -7,14 +7,16 @@ store that is damaged is refused: the version that wrote it repairs it at a star
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
-from urllib.parse import quote
 
 from odradek.config.config_error import ConfigError
 from odradek.coordinator.controller.from_rows import Row
+from odradek.server.metadata.meta_properties import OLD_STORE
 
 _APPLICATION_ID = 0x0D7AD0EC
 _SCHEMA_VERSION = 1
@@ -28,8 +30,8 @@ def read_rows(path: str) -> list[Row]:
     rows, wrong = verify(path)
     if wrong:
         raise ConfigError(
-            f"{path} cannot be taken over: {wrong[0]}. Restore it from a backup, or start the version of Odradek "
-            "that wrote it, which repairs it."
+            f"{path} cannot be taken over: {wrong[0]}. Restore it from a backup, or start the version of "
+            "Odradek that wrote it, which repairs it."
         )
     return rows
 
@@ -40,9 +42,11 @@ def verify(path: str) -> tuple[list[Row], list[str]]:
     rows: list[Row] = []
     wrong: list[str] = []
     try:
-        # A reader does not fold the write-ahead log of a kill into the file.
-        uri = f"file:{quote(os.path.abspath(path))}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True)) as connection:
+        # A copy: SQLite changes files beside one that it only reads.
+        with (
+            tempfile.TemporaryDirectory(prefix="odradek-store-") as folder,
+            closing(sqlite3.connect(_copied(path, folder))) as connection,
+        ):
             if finding := _wrong_with_head(connection):
                 return rows, [finding]
             wrong += [told for (told,) in connection.execute("PRAGMA integrity_check(5)") if told != "ok"]
@@ -51,9 +55,18 @@ def verify(path: str) -> tuple[list[Row], list[str]]:
                     rows.append(Row(str(kind), str(key), str(value)))
                 else:
                     wrong.append(f"the checksum of row {kind} {key!r} does not fit")
-    except UNREADABLE as error:
+    except (*UNREADABLE, OSError) as error:
         wrong.append(f"it cannot be read: {error}")
     return rows, wrong
+
+
+def _copied(path: str, folder: str) -> str:
+    """The store with what a kill has left in its write-ahead log."""
+    copy = f"{folder}/{OLD_STORE}"
+    for suffix in ("", "-wal"):
+        if os.path.exists(path + suffix):
+            shutil.copyfile(path + suffix, copy + suffix)
+    return copy
 
 
 def _wrong_with_head(connection: sqlite3.Connection) -> str | None:

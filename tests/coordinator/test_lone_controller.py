@@ -1,4 +1,4 @@
-"""The controller of a node alone: what a start registers, who leads after it, and what only the process knows."""
+"""The controller of a node alone: what a start registers, who leads then, and what only the process knows."""
 
 import itertools
 from dataclasses import replace

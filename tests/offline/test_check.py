@@ -319,7 +319,7 @@ def lose_a_record(data):
     """The name of the topic."""
     (segment,) = (data / LOG).glob("*.log")
     content = segment.read_bytes()
-    segment.write_bytes(content.replace(b"orders", b"ORDERS"))
+    segment.write_bytes(content.replace(b"orders", b"ORDERS", 1))
     return content
 
 
@@ -352,8 +352,8 @@ def test_the_metadata_of_an_earlier_version_are_noted(data, repair):
     write_store(data / OLD_STORE, [("topic", "orders", TOPIC_ID.hex()), ("partition", "orders/0", "1 0 1 1")])
     before = (data / OLD_STORE).read_bytes()
     assert told(data, repair=repair) == [
-        f"note {OLD_STORE}: 1 topics with 1 partitions, 0 ACLs and 0 credentials of users can be taken over into "
-        "the metadata log. The next start does it."
+        f"note {OLD_STORE}: 1 topics with 1 partitions, 0 ACLs and 0 credentials of users can be taken over "
+        "into the metadata log. The next start does it."
     ]
     assert (data / OLD_STORE).read_bytes() == before
 
@@ -516,9 +516,10 @@ def test_metadata_that_are_gone_are_damage_with_advice_that_works(data, tmp_path
     (data / LOG).rename(tmp_path / "log")
     (line,) = told(data, status=1)
     assert line == (
-        f"damage {LOG}: it is missing, but there are partitions of 1 topic. If the broker has other log.dirs, "
-        "one of those has it: check all of them together; if none has it, a broker would serve none of the "
-        "topics: restore it from a backup, or start Odradek once without it and import each topic in place "
+        f"damage {LOG}: it is missing, but there are partitions of 1 topic. If the broker has other "
+        "log.dirs, one of those has it: check all of them together; if none has it, a broker would serve "
+        "none of the topics: restore it from a backup, or start Odradek once without it and import each topic "
+        "in place "
         f"(odradek import-log {data} --topic NAME --data-dir {data})."
     )
     assert line in told(data, repair=True, status=1)

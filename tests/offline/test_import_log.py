@@ -592,7 +592,8 @@ def test_refusals_are_one_sentence_that_says_what_to_do(kafka, tmp_path):
         "The directories are of different topics, with the ids "
     )
     assert refused(tmp_path / "nowhere", data=data).startswith(f"{tmp_path}/nowhere is not a directory")
-    assert refused(kafka, data=kafka).startswith(f"{kafka} is a data directory of Apache Kafka itself")
+    with pytest.raises(CannotImport, match=f"{kafka} is a data directory of Apache Kafka itself"):
+        take_in(kafka, data=kafka)
     assert "Illegal topic name" in refused(kafka / "orders-0", data=data, topic="a b")
     assert "retention.ms" in refused(kafka, data=data, configs={"retention.ms": "soon"})
     assert refused(kafka / "users-0", data=data, topic="__transaction_state").startswith(
@@ -614,7 +615,7 @@ def test_damaged_metadata_are_refused_until_they_are_repaired(kafka, tmp_path):
     data = tmp_path / "data"
     take_in(kafka, data=data, topic="users")
     (segment,) = (data / METADATA_LOG).glob("*.log")
-    segment.write_bytes(segment.read_bytes().replace(b"users", b"USERS"))
+    segment.write_bytes(segment.read_bytes().replace(b"group.version", b"GROUP.VERSION"))
     with pytest.raises(CannotImport) as error:
         take_in(kafka, data=data)
     assert str(error.value).startswith(f"{data / METADATA_LOG}: the metadata log is damaged in ")
@@ -742,12 +743,14 @@ def test_a_full_disk_is_told_with_the_path(kafka, tmp_path, monkeypatch):
         except CannotImport as error:
             path, _, rest = str(error).partition(": ")
             assert path.startswith(str(data))
-            assert rest == "No space left on device; nothing was imported."
+            assert rest == "No space left on device; nothing was imported." or (
+                path.endswith(f"{METADATA_LOG} cannot be opened") and rest == "No space left on device."
+            )
             assert not topics(data)
             why[count] = path
         else:
             break
-    assert why[0].endswith(f"-import/{FIRST}.index")
+    assert any(path.endswith(f"-import/{FIRST}.index") for path in why.values())
     assert len(why) > 20
 
     def full(self, records, metadata_version):

@@ -48,7 +48,7 @@ from odradek.offline.imports import ImportNote, read_note, remove_note, write_no
 from odradek.offline.kraft_settings import METADATA_DIRECTORY, KafkaTopic, find_topic
 from odradek.offline.repair_partition import repair_caches, sync_log
 from odradek.offline.report import Progress
-from odradek.server.controlling.opening import open_own_log
+from odradek.server.controlling.opening import close_metadata_log, open_own_log
 from odradek.server.metadata import meta_properties
 from odradek.server.metadata.metadata_log import DiskMetadataLog
 from odradek.server.metadata.metadata_log_opening import DamagedMetadataLog
@@ -399,7 +399,8 @@ class _Import:
                 raise
         finally:
             self._progress.clear()
-            log.close()
+            # After an error all records are there all the same.
+            close_metadata_log(log)
         if self._move:
             for source in self._sources:
                 try:

@@ -1,6 +1,7 @@
 """The note of an import that is under way, so that the next one removes what a kill has left.
 
-The file `odradek-import` of a data directory has the topic, its id, and the directories that are made for it.
+The file `odradek-import.json` of a data directory has the topic, its id, and the directories that are made
+for it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from odradek.storage.disk import Disk, read_file, replace_file
 
-FILE_NAME = "odradek-import"
+FILE_NAME = "odradek-import.json"
 
 
 class ImportNote(NamedTuple):

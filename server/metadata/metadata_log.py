@@ -156,7 +156,7 @@ class DiskMetadataLog:
         except OSError as error:
             raise ConfigError(f"{directory} cannot be opened: {error.strerror or error}.") from error
         except KafkaError as error:
-            raise ConfigError(f"{directory} cannot be written: {error.message}.") from error
+            raise ConfigError(f"{directory} cannot be written: {error.message}") from error
 
     def _begin(self, opened: Opened) -> None:
         """Begin the next leader epoch."""

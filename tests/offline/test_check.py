@@ -329,7 +329,7 @@ def test_damaged_metadata_are_made_anew_and_the_damaged_log_is_kept(data):
     (line,) = told(data, status=1)
     assert line.startswith(f"damage {LOG}/{FIRST}.log: it is damaged at byte ")
     assert line.endswith(
-        "it cannot be mended: a start makes a new log of the rest, unless ACLs or users may be lost."
+        "It cannot be mended: a start makes a new log of the rest, unless ACLs or users may be lost."
     )
     lines = told(data, repair=True)
     assert f"repair {LOG}: topic orders: found again by its directories." in lines
@@ -518,8 +518,8 @@ def test_metadata_that_are_gone_are_damage_with_advice_that_works(data, tmp_path
     assert line == (
         f"damage {LOG}: it is missing, but there are partitions of 1 topic. If the broker has other "
         "log.dirs, one of those has it: check all of them together; if none has it, a broker would serve "
-        "none of the topics: restore it from a backup, or start Odradek once without it and import each topic "
-        "in place "
+        "none of the topics: restore it from a backup, or start Odradek once without it and import each "
+        "topic in place "
         f"(odradek import-log {data} --topic NAME --data-dir {data})."
     )
     assert line in told(data, repair=True, status=1)

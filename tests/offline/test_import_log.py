@@ -743,9 +743,11 @@ def test_a_full_disk_is_told_with_the_path(kafka, tmp_path, monkeypatch):
         except CannotImport as error:
             path, _, rest = str(error).partition(": ")
             assert path.startswith(str(data))
-            assert rest == "No space left on device; nothing was imported." or (
-                path.endswith(f"{METADATA_LOG} cannot be opened") and rest == "No space left on device."
-            )
+            if METADATA_LOG in path or "metadata log" in rest:
+                assert "No space left on device." in rest
+            else:
+                assert rest == "No space left on device; nothing was imported."
+            left = 1000
             assert not topics(data)
             why[count] = path
         else:

@@ -1,7 +1,7 @@
 """One directory, two programs in turn: Apache Kafka's combined node and Odradek alone.
 
-Each starts on what the other has left, with its records, committed offsets, settings and ACLs, and each goes on
-in the same files.
+Each starts on what the other has left, with its records, committed offsets and settings, and each goes on in
+the same files.
 """
 
 from __future__ import annotations
@@ -87,9 +87,7 @@ class _Unformatted(Kafka):
 
 
 def alone(directories: Sequence[pathlib.Path]) -> odradek.Broker:
-    return odradek.Broker(
-        log_dirs=",".join(map(str, directories)), node_id=1, offsets_topic_num_partitions=1
-    )
+    return odradek.Broker(log_dirs=",".join(map(str, directories)), node_id=1, offsets_topic_num_partitions=1)
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])

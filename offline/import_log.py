@@ -446,7 +446,7 @@ class _Import:
             raise DamagedMetadataLog(f"{log.directory}: {error}.") from error
         if identity.node_id not in controller.view.brokers:
             me = Broker(identity.node_id, {}, directories=(log.directory_id,))
-            controller.register(me, PartitionDefaults(node_id=identity.node_id))
+            controller.register(me, lambda: PartitionDefaults(node_id=identity.node_id))
         return controller
 
     def _new_topic(self, controller: LoneController) -> TopicView:

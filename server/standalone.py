@@ -14,7 +14,7 @@ from odradek.config.listeners import OLDEST
 from odradek.coordinator.cluster.features import DIRECTORIES_SINCE, FEATURES
 from odradek.coordinator.cluster.view import Broker, Endpoint
 from odradek.coordinator.controller.alone import LoneController
-from odradek.server.cluster.replica_homes import NO_DIRECTORY, HomeReporter, ReplicaHomes, request_of
+from odradek.server.cluster.replica_homes import NO_DIRECTORY, ReplicaHomes
 from odradek.server.controller import Deciding
 from odradek.server.controlling.opening import (
     close_metadata_log,
@@ -57,7 +57,7 @@ class _Alone:
         self._node = bound.node
         self._ending = ending
         config = bound.node.config
-        self._defaults = partition_defaults(config)
+        self._defaults = partial(partition_defaults, config)
         self._directory_ids = {
             path: uuid_from_text(text) for path, text in bound.identity.directory_ids.items()
         }
@@ -190,6 +190,8 @@ class _Alone:
         is_forgotten = bool(self._absent) and not self._may_miss_some()
         try:
             if wanted:
+                from odradek.server.cluster.home_reporter import request_of
+
                 finish(self._assigning(request_of(self._node.id, self._epoch, wanted)))
         except KafkaError as error:
             raise ConfigError(f"{self._log.directory} cannot be written: {error.message}") from error
@@ -201,6 +203,10 @@ class _Alone:
 
     def _keep_homes(self, schedule: Schedule) -> None:
         """The same from now on."""
+        if len(self._node.config.data_directories) == 1:
+            return
+        from odradek.server.cluster.home_reporter import HomeReporter
+
         controller = self._controller
         reporter = HomeReporter(
             self._node.id,
@@ -226,7 +232,7 @@ class _Alone:
         from odradek.coordinator.controller.directories import assign_replicas
 
         def edit(draft: RecordDraft) -> Work[AssignReplicasToDirsResponse]:
-            decision = assign_replicas(self._controller.view, self._defaults, request)
+            decision = assign_replicas(self._controller.view, self._defaults(), request)
             draft.add_records(decision.records)
             return decision.response
             yield None

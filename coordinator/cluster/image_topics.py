@@ -151,6 +151,8 @@ class Topics:
         self._topics: dict[bytes, _Topic] = {}
         self._ids: dict[str, bytes] = {}
         self._touched: set[bytes] = set()
+        self._same_replicas: tuple[int, ...] = ()
+        self._same_directories: tuple[bytes, ...] = ()
 
     # Records
 
@@ -170,7 +172,11 @@ class Topics:
 
     def add_partition(self, record: PartitionRecord) -> None:
         topic = self._find(record.topic_id, record)
-        replicas = tuple(record.replicas)
+        # One tuple for all partitions that are alike: there may be very many.
+        replicas = self._same_replicas = _same(tuple(record.replicas), self._same_replicas)
+        directories = self._same_directories = _same(
+            _directories(record, record.directories, replicas), self._same_directories
+        )
         self._put(
             topic,
             PartitionView(
@@ -178,14 +184,14 @@ class Topics:
                 record.leader,
                 record.leader_epoch,
                 replicas,
-                tuple(record.isr),
+                _same(tuple(record.isr), replicas),
                 (),
                 record.partition_epoch,
                 tuple(record.adding_replicas),
                 tuple(record.removing_replicas),
                 tuple(record.eligible_leader_replicas or ()),
                 tuple(record.last_known_elr or ()),
-                _directories(record, record.directories, replicas),
+                directories,
                 record.leader_recovery_state,
             ),
         )
@@ -228,7 +234,7 @@ class Topics:
         """The next view of the topics. `rehomed` are brokers whose directories are other than before,
         `configured` topics whose settings may be.
         """
-        if rehomed:
+        if rehomed and before.topics:
             self._touch_replicas_of(rehomed)
         self._touched.update(self._ids[name] for name in configured if name in self._ids)
         taken = TopicsTaken(before.topics, before.topic_names)
@@ -317,6 +323,10 @@ class Topics:
         self._touched.add(topic.topic_id)
 
 
+def _same(found: tuple[K, ...], known: tuple[K, ...]) -> tuple[K, ...]:
+    return known if found == known else found
+
+
 def changed_partition(before: PartitionView, record: PartitionChangeRecord) -> PartitionView:
     """The partition after a record of it. A leader that is named adds 1 to the leader epoch, even if it led
     before.
@@ -391,9 +401,9 @@ def _with_offline(partition: PartitionView, registrations: Mapping[int, Broker])
 
     Brokers that are not registered, or fenced, need no entry: to clients all of their replicas are offline.
     """
-    offline = tuple(
-        replica
-        for replica, directory in zip(partition.replicas, partition.directories, strict=True)
-        if replica in registrations and not registrations[replica].is_online(directory)
-    )
+    offline: tuple[int, ...] = ()
+    for replica, directory in zip(partition.replicas, partition.directories, strict=True):
+        broker = registrations.get(replica)
+        if broker is not None and not broker.is_online(directory):
+            offline += (replica,)
     return partition if offline == partition.offline else partition._replace(offline=offline)

@@ -10,10 +10,11 @@ newest snapshot may have directories that a kill has left; a snapshot waits for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from odradek.coordinator.cluster.features import DIRECTORIES_SINCE
+from odradek.coordinator.cluster.features import DIRECTORIES_SINCE, METADATA_VERSION
 from odradek.coordinator.cluster.placement import Candidates, UsableBroker
 from odradek.coordinator.cluster.view import (
     Broker,
@@ -22,14 +23,15 @@ from odradek.coordinator.cluster.view import (
     PartitionView,
     TopicView,
 )
-from odradek.coordinator.controller.batch import Batch, PartitionDefaults
 from odradek.coordinator.controller.draft import RecordDraft
-from odradek.coordinator.controller.elections import fence_brokers, update_leaders
 from odradek.coordinator.controller.log import LoadedBatch
 from odradek.coordinator.controller.machine import Controller
 from odradek.coordinator.controller.records import broker_record
-from odradek.wire.messages.metadata_records import MetadataRecord, RemoveTopicRecord
+from odradek.wire.messages.metadata_records import AnyRecord, MetadataRecord, RemoveTopicRecord
 from odradek.wire.work import Work, finish
+
+if TYPE_CHECKING:
+    from odradek.coordinator.controller.batch import PartitionDefaults
 
 
 class LoneController(Controller):
@@ -48,10 +50,13 @@ class LoneController(Controller):
 
     def _batches(self) -> Iterator[LoadedBatch]:
         for batch in super()._batches():
-            yield batch
-            self.deletions.update(
-                [record.topic_id for record in batch.records if isinstance(record, RemoveTopicRecord)]
-            )
+            yield batch if batch.is_snapshot else batch._replace(records=self._noted(batch.records))
+
+    def _noted(self, records: Iterable[AnyRecord]) -> Iterator[AnyRecord]:
+        for record in records:
+            if isinstance(record, RemoveTopicRecord):
+                self.deletions.add(record.topic_id)
+            yield record
 
     def _note_deletions(self, view: ClusterView, change: ClusterChange) -> None:
         self.deletions.update(topic.topic_id for topic in change.deleted)
@@ -62,7 +67,7 @@ class LoneController(Controller):
 
     # This broker
 
-    def register(self, me: Broker, defaults: PartitionDefaults) -> None:
+    def register(self, me: Broker, defaults: Callable[[], PartitionDefaults]) -> None:
         """Register this process as the only broker that is alive, and let it lead what it may.
 
         `me` needs no epoch and no incarnation. Raises KafkaError when that cannot be made durable.
@@ -122,25 +127,42 @@ class LoneController(Controller):
         return Candidates([UsableBroker(one, self.view.brokers[one].rack) for one in taking], taking)
 
 
-def joining(view: ClusterView, defaults: PartitionDefaults, me: Broker) -> list[MetadataRecord]:
+def joining(view: ClusterView, defaults: Callable[[], PartitionDefaults], me: Broker) -> list[MetadataRecord]:
     """Records that make `me` the one broker that is alive: its registration, if it differs from the one that
     there is; the fencing of others; and the elections that follow. None after a stop of the same node.
     """
-    batch = Batch(view, defaults)
     known = view.registrations.get(me.node_id)
-    if known is None or not _is_registered(known, me, batch.metadata_version):
-        registrations = {**view.registrations, me.node_id: me}
-        batch = Batch(replace(view, registrations=registrations), defaults)
-        batch.add(broker_record(me, batch.metadata_version))
+    level = view.features.get(METADATA_VERSION, 0)
+    records: list[MetadataRecord] = []
+    if known is None or not _is_registered(known, me, level):
+        view = replace(view, registrations={**view.registrations, me.node_id: me})
+        records.append(broker_record(me, level))
     others = [
         broker
         for broker in view.registrations.values()
         if broker.node_id != me.node_id and not broker.is_fenced
     ]
-    if others:
-        fence_brokers(batch, others)
-    me_id = me.node_id
-    mine = batch.places(lambda one: one.leader != me_id and (me_id in one.isr or me_id in one.elr))
+    if others or not _leads_all(view, me.node_id):
+        records += _elections(view, defaults(), me.node_id, others)
+    return records
+
+
+def _leads_all(view: ClusterView, node_id: int) -> bool:
+    return all(one.leader == node_id for topic in view.topics.values() for one in topic.partitions)
+
+
+def _elections(
+    view: ClusterView, defaults: PartitionDefaults, node_id: int, gone: Collection[Broker]
+) -> list[MetadataRecord]:
+    """Fence the brokers that are gone, and let the node lead what it may: it is in the ISR, or eligible."""
+    # Most starts change no leader.
+    from odradek.coordinator.controller.batch import Batch
+    from odradek.coordinator.controller.elections import fence_brokers, update_leaders
+
+    batch = Batch(view, defaults)
+    if gone:
+        fence_brokers(batch, gone)
+    mine = batch.places(lambda one: one.leader != node_id and (node_id in one.isr or node_id in one.elr))
     update_leaders(batch, mine)
     return batch.records
 

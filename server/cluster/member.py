@@ -23,8 +23,9 @@ from odradek.coordinator.cluster.view import ClusterChange, ClusterView
 from odradek.coordinator.kraft.broker_lifecycle import BrokerState, LifecycleSettings
 from odradek.coordinator.kraft.metadata_fetcher import Controller, FetcherSettings
 from odradek.server.cluster.controller_link import ControllerLink, LinkSettings, find_cluster_id
+from odradek.server.cluster.home_reporter import HomeReporter
 from odradek.server.cluster.new_topics import NewTopicResult, NewTopics
-from odradek.server.cluster.replica_homes import HomeReporter, ReplicaHomes
+from odradek.server.cluster.replica_homes import ReplicaHomes
 from odradek.server.controller import Deciding
 from odradek.server.network.peers import SetupTimeout
 from odradek.server.phase_bind import Bound, bind_ports, lock_store

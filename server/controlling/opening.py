@@ -15,7 +15,6 @@ from odradek.config.config_error import ConfigError
 from odradek.coordinator.cluster.changes import TopicDefaults
 from odradek.coordinator.cluster.features import METADATA_VERSION, first_levels
 from odradek.coordinator.cluster.image_topics import InconsistentMetadata
-from odradek.coordinator.controller.batch import PartitionDefaults
 from odradek.coordinator.controller.bootstrap import Beginning, beginning, first_records
 from odradek.coordinator.controller.machine import Controller
 from odradek.server.metadata.feature_levels import refuse_levels
@@ -34,6 +33,7 @@ from odradek.wire.schema import uuid_from_text
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.live import LiveConfig
+    from odradek.coordinator.controller.batch import PartitionDefaults
     from odradek.coordinator.controller.log import MetadataLog
     from odradek.server.metadata.meta_properties import Identity
     from odradek.storage.config import LogConfig
@@ -164,6 +164,8 @@ def loaded_controller(
 
 
 def partition_defaults(config: BrokerConfig) -> PartitionDefaults:
+    from odradek.coordinator.controller.batch import PartitionDefaults
+
     values = config.values
     return PartitionDefaults(
         node_id=config.node_id,
@@ -185,7 +187,8 @@ def _settings_of(config: BrokerConfig) -> MetadataLogSettings:
 
 
 def _begin(log: DiskMetadataLog, config: BrokerConfig, directory: str) -> None:
-    found = beginning(log.batches())
+    # A snapshot has a level; to look for it would read all of it.
+    found = Beginning(True, False) if log.has_state_snapshot else beginning(log.batches())
     if found.has_level:
         refuse_levels(config, directory)
     else:

@@ -122,11 +122,11 @@ def is_kafkas(directory: str) -> bool:
     # The first directory of Odradek has the metadata, even if Kafka's tools formatted it.
     if FILE_NAME not in entries or OLD_STORE in entries:
         return False
-    if not any(key_of(name) and os.path.isdir(os.path.join(directory, name)) for name in entries):
-        return False
     with open(os.path.join(directory, FILE_NAME), "rb") as file:
         content = file.read()
-    return bool(_parsed(content)) and not has_our_mark(content)
+    if has_our_mark(content) or not _parsed(content):
+        return False
+    return any(key_of(name) and os.path.isdir(os.path.join(directory, name)) for name in entries)
 
 
 def has_our_mark(content: bytes) -> bool:

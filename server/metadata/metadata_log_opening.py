@@ -8,6 +8,7 @@ bits, cuts a write that was never finished, and opens the segments. Damage beyon
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from odradek.config.config_error import ConfigError
@@ -323,14 +324,10 @@ def _refuse_others(directory: str, known: KnownVoters, voter_id: int) -> None:
 
 def _known_voters(found: Finding) -> KnownVoters:
     record, ids = None, list[int]()
-    control = [batch for batch in found.survey.batches if batch.header.is_control]
-    for records in (
-        *(found.snapshot.records() if found.snapshot else ()),
-        *(one.records() for one in control),
-    ):
-        for one in records:
-            if isinstance(one, VotersRecord):
-                record, ids = one, [voter.voter_id for voter in one.voters]
-            elif isinstance(one, LeaderChangeMessage) and record is None:
-                ids = [voter.voter_id for voter in one.voters]
+    of_log = (batch.records() for batch in found.survey.batches if batch.header.is_control)
+    for one in chain(found.snapshot.control_records() if found.snapshot else (), chain.from_iterable(of_log)):
+        if isinstance(one, VotersRecord):
+            record, ids = one, [voter.voter_id for voter in one.voters]
+        elif isinstance(one, LeaderChangeMessage) and record is None:
+            ids = [voter.voter_id for voter in one.voters]
     return KnownVoters(record, ids)

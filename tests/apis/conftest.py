@@ -323,7 +323,7 @@ class Node:
         self.machine.publisher.subscribe(self._view_changed)
         self.machine.register(
             Broker(NODE_ID, {"PLAINTEXT": Endpoint("registered.example", 9092)}),
-            PartitionDefaults(node_id=NODE_ID),
+            lambda: PartitionDefaults(node_id=NODE_ID),
         )
         self.leadership = Leadership(lambda: self.machine.view, self.store, NODE_ID)
         self.group_logs = {}

@@ -50,7 +50,7 @@ def started(log, node=NODE):
     ids = itertools.count(1000 * (log.end_offset + 1))
     controller = LoneController(log, node_id=ME, cluster_id="c", new_id=lambda: next(ids).to_bytes(16, "big"))
     controller.load()
-    controller.register(node, DEFAULTS)
+    controller.register(node, lambda: DEFAULTS)
     return controller
 
 

@@ -46,7 +46,7 @@ def controller_of(directory, *, node_id=1, topic_id=TOPIC_ID, cluster_id=None):
         controller.load()
         if node_id not in controller.view.brokers:
             me = Broker(node_id, {}, directories=(log.directory_id,))
-            controller.register(me, PartitionDefaults(node_id=node_id))
+            controller.register(me, lambda: PartitionDefaults(node_id=node_id))
         yield controller
     finally:
         log.close()

@@ -134,10 +134,15 @@ def live_config(config: BrokerConfig) -> LiveConfig[LogConfig]:
 def _claim_directories(node: Node) -> Identity:
     from odradek.config.config_error import ConfigError
     from odradek.server.metadata.log_directories import refuse_misplaced
-    from odradek.server.metadata.meta_properties import claim_directories
+    from odradek.server.metadata.meta_properties import METADATA_LOG, claim_directories, is_ours
 
     config = node.config
     refuse_misplaced(config.data_directories, config.metadata_directory)
+    if not is_ours(config.metadata_directory):
+        from odradek.server.metadata.metadata_log_opening import refuse_other_voters
+        from odradek.storage.disk import OsDisk
+
+        refuse_other_voters(OsDisk(), f"{config.metadata_directory}/{METADATA_LOG}", config.node_id)
     identity = claim_directories(
         config.data_directories,
         node_id=config.node_id,

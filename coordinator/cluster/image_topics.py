@@ -150,7 +150,8 @@ class Topics:
         self._configs = configs
         self._topics: dict[bytes, _Topic] = {}
         self._ids: dict[str, bytes] = {}
-        self._touched: set[bytes] = set()
+        # In the order of the records, so that each start has the same order.
+        self._touched: dict[bytes, None] = {}
         self._same_replicas: tuple[int, ...] = ()
         self._same_directories: tuple[bytes, ...] = ()
 
@@ -161,14 +162,14 @@ class Topics:
             raise InconsistentMetadata(f"{record}: there is a topic with this name")
         self._topics[record.topic_id] = _Topic(record.name, record.topic_id)
         self._ids[record.name] = record.topic_id
-        self._touched.add(record.topic_id)
+        self._touched[record.topic_id] = None
 
     def remove(self, record: RemoveTopicRecord) -> None:
         topic = self._find(record.topic_id, record)
         del self._topics[topic.topic_id]
         del self._ids[topic.name]
         self._configs.remove_topic(topic.name)
-        self._touched.add(topic.topic_id)
+        self._touched[topic.topic_id] = None
 
     def add_partition(self, record: PartitionRecord) -> None:
         topic = self._find(record.topic_id, record)
@@ -222,7 +223,7 @@ class Topics:
 
     def touch_all(self, topics: Iterable[TopicView]) -> None:
         """These were there before a snapshot, and may be gone."""
-        self._touched.update(topic.topic_id for topic in topics)
+        self._touched.update(dict.fromkeys(topic.topic_id for topic in topics))
 
     def taken(
         self,
@@ -236,9 +237,9 @@ class Topics:
         """
         if rehomed and before.topics:
             self._touch_replicas_of(rehomed)
-        self._touched.update(self._ids[name] for name in configured if name in self._ids)
+        self._touched.update(dict.fromkeys(self._ids[name] for name in configured if name in self._ids))
         taken = TopicsTaken(before.topics, before.topic_names)
-        touched, self._touched = self._touched, set()
+        touched, self._touched = self._touched, {}
         views = {}
         for topic_id in touched:
             topic, old = self._topics.get(topic_id), before.topic_by_id(topic_id)
@@ -306,7 +307,7 @@ class Topics:
             for one in topic.partitions:
                 if one is not None and not wanted.isdisjoint(one.replicas):
                     topic.touched.add(one.index)
-                    self._touched.add(topic.topic_id)
+                    self._touched[topic.topic_id] = None
 
     def _find(self, topic_id: bytes, record: MetadataRecord) -> _Topic:
         topic = self._topics.get(topic_id)
@@ -320,7 +321,7 @@ class Topics:
             partitions.extend([None] * (partition.index + 1 - len(partitions)))
         partitions[partition.index] = partition
         topic.touched.add(partition.index)
-        self._touched.add(topic.topic_id)
+        self._touched[topic.topic_id] = None
 
 
 def _same(found: tuple[K, ...], known: tuple[K, ...]) -> tuple[K, ...]:

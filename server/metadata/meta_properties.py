@@ -86,8 +86,6 @@ def claim_directories(
             last = error
     if not found:
         raise last
-    if with_metadata in found and not found[with_metadata].is_ours:
-        _refuse_other_voters(with_metadata, node_id)
     known = {directory: one.properties for directory, one in found.items() if one.properties}
     for directory, properties in known.items():
         check_node(directory, properties, node_id)
@@ -148,26 +146,13 @@ def _parsed(content: bytes) -> dict[str, str]:
     return properties if is_whole else {}
 
 
-def _refuse_other_voters(directory: str, node_id: int) -> None:
-    """Refuse a log of several voters before anything is written. Raises ConfigError."""
-    path = os.path.join(directory, METADATA_LOG)
-    if os.path.isdir(path):
-        from odradek.server.metadata.metadata_log_opening import refuse_other_voters
-        from odradek.storage.disk import OsDisk
-
-        try:
-            refuse_other_voters(OsDisk(), path, node_id)
-        except OSError as error:
-            raise unusable(path, error) from None
-
-
 def _read(directory: str, with_metadata: str) -> _Found:
     """The content of the directory's file. Creates the directory if it is missing."""
     try:
         os.makedirs(directory, exist_ok=True)
         theirs = is_kafkas(directory)
     except OSError as error:
-        raise unusable(directory, error) from None
+        raise unusable(error.filename or directory, error) from None
     check_writable(directory)
     if theirs and not os.path.isdir(os.path.join(with_metadata, METADATA_LOG)):
         raise ConfigError(

@@ -309,8 +309,13 @@ def _write_identity(disk: Disk, path: str, topic_id: bytes) -> None:
 
 
 def refuse_other_voters(disk: Disk, directory: str, voter_id: int) -> None:
-    """ConfigError: the log has other voters. Nothing is changed. Raises OSError."""
-    _refuse_others(directory, _known_voters(examine(disk, directory)), voter_id)
+    """ConfigError: the log, if there is one, has other voters, or cannot be read. Nothing is changed. For a
+    directory that nobody has claimed yet."""
+    try:
+        if disk.exists(directory):
+            _refuse_others(directory, _known_voters(examine(disk, directory)), voter_id)
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be read: {error.strerror or error}.") from error
 
 
 def _refuse_others(directory: str, known: KnownVoters, voter_id: int) -> None:

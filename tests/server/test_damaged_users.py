@@ -7,7 +7,7 @@ from odradek.commands.main import main
 from odradek.config.broker_config import load
 from odradek.config.first_users import checked_user
 from odradek.server.metadata.meta_properties import METADATA_LOG
-from odradek.server.security.users import add
+from odradek.server.security.stopped_users import add
 from tests.raw_client import RawClient
 from tests.server.test_sasl_listener import OPTIONS, log_in_with_scram
 

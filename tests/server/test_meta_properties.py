@@ -2,6 +2,7 @@
 
 import pytest
 
+from odradek import Broker, BrokerStartError
 from odradek.config.broker_config import ConfigError
 from odradek.config.properties import parse_properties
 from odradek.server.metadata.meta_properties import FILE_NAME, METADATA_LOG, claim_directories, is_kafkas
@@ -111,8 +112,8 @@ def test_a_log_of_kafka_is_taken_with_all_its_directories(tmp_path):
 def test_a_log_of_other_voters_is_refused_untouched(tmp_path, voters):
     directory = with_log(format_as_kafka(tmp_path / "a", "orders-0"), *voters)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with pytest.raises(ConfigError, match="is the log of several voters, among them 2"):
-        claim_directories([str(directory)], node_id=1)
+    with pytest.raises(BrokerStartError, match="is the log of several voters, among them 2"):
+        Broker(data_dir=directory).start()
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 

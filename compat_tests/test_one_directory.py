@@ -35,7 +35,7 @@ class Story:
         self.go_on(bootstrap, "begins")
 
     def go_on(self, bootstrap: str, who: str) -> None:
-        """What was there before is there, and there is more afterwards."""
+        """Check that all is there that was there before, and write more."""
         self.check(bootstrap)
         with KafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
             for index, values in enumerate(self.values):

@@ -287,7 +287,7 @@ class _Check:
             self._read_metadata(directory, path)
 
     def _read_metadata(self, directory: Directory, path: str) -> None:
-        """What the partitions are compared with; nothing, where they are not of a node that has the log."""
+        """Read what the partitions are compared with; nothing, where their node has no log."""
         if meta_properties.is_member(directory.path) or not meta_properties.is_ours(directory.path):
             return
         with self._going_on(path):
@@ -409,7 +409,7 @@ class _Check:
         return [Repair(path, None, what) for what in told]
 
     def _directories_of_topics(self, directory: Directory) -> list[str]:
-        """Those in which topics may be found again; a controller has none."""
+        """Directories in which topics may be found again; a controller has none."""
         if meta_properties.is_member(directory.path):
             return []
         return [one.path for one in self._directories if one.only is None]

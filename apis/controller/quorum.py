@@ -112,7 +112,7 @@ class DescribeCluster:
 
 
 def _refused(endpoint_type: int) -> DescribeClusterResponse:
-    """As Kafka's controller: another type of endpoints was asked for."""
+    """Refuse another type of endpoints, as Kafka's controller."""
     code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}"
     if endpoint_type == BROKER_ENDPOINTS:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE

@@ -90,7 +90,7 @@ class KnownVoters(NamedTuple):
     """The voters of the log."""
 
     record: VotersRecord | None
-    """Those of the newest record; None: the options of Kafka's nodes name them (kraft.version 0)."""
+    """Voters of the newest record; None: the options of Kafka's nodes name them (kraft.version 0)."""
     ids: list[int]
 
 

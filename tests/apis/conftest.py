@@ -189,7 +189,7 @@ class FakeLoop:
 
 
 class MetadataLog(MemoryMetadataLog):
-    """Of a cluster of the newest level; `failure` makes it refuse."""
+    """Log of a cluster of the newest level; `failure` makes it refuse."""
 
     leader_epoch = 1
     directory_id = bytes(15) + b"\7"

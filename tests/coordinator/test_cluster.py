@@ -1,4 +1,4 @@
-"""What a controller refuses, what it changes, and that a restart finds the same."""
+"""Requests that a controller refuses, changes that it makes, and that a restart finds the same."""
 
 import copy
 import itertools

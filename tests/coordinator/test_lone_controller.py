@@ -93,7 +93,7 @@ def test_what_is_other_than_in_the_log_is_registered_in_one_batch(log, other):
 
 
 def test_on_the_log_of_a_cluster_the_node_leads_what_it_may(log):
-    """As after a stop of Kafka's combined node, which fences itself, beside another broker."""
+    """Kafka's combined node has stopped, and fenced itself, beside another broker."""
     partitions = {
         0: ([ME], [ME], NO_LEADER),
         1: ([ME, OTHER], [ME, OTHER], OTHER),

@@ -34,8 +34,14 @@ def fill(store, topic="orders", partitions=2, count=5):
 
 
 @contextlib.contextmanager
-def controller_of(directory, *, node_id=1, topic_id=TOPIC_ID, cluster_id=None):
+def controller_of(directory, **options):
     """The controller of a node alone that does not run."""
+    with controller_and_log_of(directory, **options) as (controller, _):
+        yield controller
+
+
+@contextlib.contextmanager
+def controller_and_log_of(directory, *, node_id=1, topic_id=TOPIC_ID, cluster_id=None):
     identity = claim_directories([str(directory)], node_id=node_id, cluster_id=cluster_id)
     config = BrokerConfig({"node.id": str(node_id)})
     log = open_own_log(config, identity, [str(directory)], str(directory), now_ms=lambda: NOW_MS)
@@ -47,7 +53,7 @@ def controller_of(directory, *, node_id=1, topic_id=TOPIC_ID, cluster_id=None):
         if node_id not in controller.view.brokers:
             me = Broker(node_id, {}, directories=(log.directory_id,))
             controller.register(me, lambda: PartitionDefaults(node_id=node_id))
-        yield controller
+        yield controller, log
     finally:
         log.close()
 

@@ -26,7 +26,15 @@ from odradek.wire.messages.metadata_records import (
 )
 from odradek.wire.records import Record, build_batch
 from odradek.wire.work import finish
-from tests.kit.data_directories import FIRST, NOW_MS, TOPIC_ID, controller_of, fill, make_data
+from tests.kit.data_directories import (
+    FIRST,
+    NOW_MS,
+    TOPIC_ID,
+    controller_and_log_of,
+    controller_of,
+    fill,
+    make_data,
+)
 from tests.kit.old_store import write_store
 
 
@@ -422,9 +430,9 @@ def test_a_damaged_replica_of_a_cluster_is_left_to_its_leader(tmp_path, repair):
 
 
 def test_records_that_contradict_each_other_are_found(data):
-    with controller_of(data) as controller:
+    with controller_and_log_of(data) as (_, log):
         # As another program writes them: this one does not take them in.
-        controller._log.append([RemoveTopicRecord(topic_id=bytes(15) + b"\7")], 33)
+        log.append([RemoveTopicRecord(topic_id=bytes(15) + b"\7")], 33)
     assert "its records make no sense" in told(data, status=1)[0]
 
 

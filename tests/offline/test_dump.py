@@ -20,7 +20,7 @@ from odradek.wire.messages.metadata_records import ConfigRecord, UserScramCreden
 from odradek.wire.records import Record, build_batch, end_txn_marker
 from odradek.wire.schema import uuid_to_text
 from odradek.wire.work import finish
-from tests.kit.data_directories import controller_of, make_data
+from tests.kit.data_directories import controller_and_log_of, make_data
 
 TOPIC_ID = bytes(range(16))
 
@@ -370,11 +370,11 @@ def test_records_of_the_metadata_log_are_shown_without_secrets(tmp_path):
         ),
         ConfigRecord(resource_type=4, resource_name="1", name="ssl.key.password", value="secret"),
     ]
-    with controller_of(tmp_path) as controller:
+    with controller_and_log_of(tmp_path) as (controller, log):
         finish(controller.changing(at_once(lambda draft: draft.add_records(records))))
-        controller._log.write_snapshot(snapshot_records(controller.state), 33)
-    log = tmp_path / "__cluster_metadata-0"
-    for path in (log, *log.glob("*.checkpoint")):
+        log.write_snapshot(snapshot_records(controller.state), 33)
+    directory = tmp_path / "__cluster_metadata-0"
+    for path in (directory, *directory.glob("*.checkpoint")):
         facts = {one["type"]: one for one in of(shown(path, records=True), "metadata-record")}
         assert facts["Topic"]["name"] == "orders"
         assert facts["Topic"]["topic_id"] == uuid_to_text(TOPIC_ID)

@@ -21,6 +21,7 @@ ConfigurationControlManager of Kafka 4.4.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,9 @@ CheckBroker = Callable[[str, Mapping[str, str]], None]
 what it cannot have."""
 
 
+_NODE_ID = re.compile(r"[0-9]{1,9}")
+
+
 class Altering:
     """The common part of both handlers."""
 
@@ -78,12 +82,15 @@ class Altering:
         broker_options: BrokerOptions,
         *,
         changes_log_levels: bool = False,
+        is_controller: bool = False,
     ) -> None:
-        """Without `machine`, in a cluster, no request is carried out here."""
+        """Without `machine`, in a cluster, no request is carried out here. A controller changes settings of
+        all nodes, a broker its own."""
         self._node_id = node_id
         self._machine = machine
         self._work = work
         self._changes_log_levels = changes_log_levels
+        self._is_controller = is_controller
         # Kafka takes no setting of client metrics for a list that can be appended to.
         self._options = {
             TOPIC: TOPIC_OPTIONS,
@@ -167,6 +174,13 @@ class Altering:
             raise _unknown_type(resource)
         if name == "":
             return None
+        if self._is_controller:
+            if not _NODE_ID.fullmatch(name):
+                raise _bad(f"{name!r} is not the id of a node; an empty name means all brokers.")
+            assert self._machine is not None
+            # Kafka's brokers have looked at the values before: here this comes first.
+            self._machine.check_node(int(name))
+            return int(name)
         if name != str(self._node_id):
             raise _bad(f"This is broker {self._node_id}, not {name!r}; an empty name means all brokers.")
         return self._node_id
@@ -326,6 +340,7 @@ def _altering(parts: ApiParts, api: Api, kind: type[Altering]) -> Handler:
         node.changes,
         options,
         changes_log_levels=settings.changes_log_levels,
+        is_controller=node.is_controller,
     )
     if node.forward is None:
         return altering

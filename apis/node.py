@@ -149,6 +149,11 @@ class DecidingParts(ABC):
         """Returns the newest view of the cluster."""
 
     @property
+    def is_controller(self) -> bool:
+        """Whether it is a controller, and no broker."""
+        return False
+
+    @property
     def has_acls(self) -> bool:
         return self.authorizer is not ALLOW_ALL
 

@@ -1,6 +1,6 @@
 """A cluster of several processes: Kafka's own controllers, Kafka's brokers, and nodes of Odradek.
 
-`Controllers` is a quorum of one controller, Kafka's or, with ODRADEK_TEST_CONTROLLERS=odradek, ours;
+`Controllers` is a quorum of one controller, Kafka's or, with `--controllers=odradek`, ours;
 `ControllerQuorum` is one of several of Kafka, `KafkaMember` a broker of
 Kafka under it, `OdradekMember` a node of ours. Each has `start`, `stop`, `kill` and `restart`; only processes
 that were started here are ever signalled.
@@ -48,16 +48,15 @@ def new_cluster_id() -> str:
     return new_id(os.urandom)
 
 
-OUR_CONTROLLERS = os.environ.get("ODRADEK_TEST_CONTROLLERS") == "odradek"
-"""Whether tests that need one controller take ours."""
-
-
 class Controllers(reference.Kafka):
-    """One controller, of Apache Kafka unless `OUR_CONTROLLERS`. `features` are the levels that differ from
+    """One controller, of Apache Kafka unless `are_ours`. `features` are the levels that differ from
     those of a new cluster: one of the newest release, or of `release`, such as "4.0". With a `host` it cannot
     be killed.
     `of_members` are properties of its nodes, unless they say otherwise; where controllers `are_shared`, a
     node of ours leaves in order."""
+
+    are_ours = False
+    """Whether those of the current version are ours."""
 
     def __init__(
         self,
@@ -75,7 +74,7 @@ class Controllers(reference.Kafka):
         self.cluster_id = new_cluster_id()
         self.of_members = dict(of_members or {})
         self.are_shared = are_shared
-        self.is_ours = OUR_CONTROLLERS and version == CURRENT
+        self.is_ours = self.are_ours and version == CURRENT
         formatting = _levels(features or {})
         if release is not None:
             formatting += ["--release-version", release]

@@ -315,6 +315,15 @@ SUITES = {
         [pytest("-n", "4", "--dist", "loadgroup", "--no-loadscope-reorder", "compat_tests/cluster")],
         jars=["kafka-4.4.0", "kafka-4.3.1"],
     ),
+    "cluster-own": Suite(
+        [
+            pytest(
+                *("-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder", "compat_tests/cluster"),
+                *("--controllers=odradek", "--kills=50"),
+            )
+        ],
+        jars=["kafka-4.4.0", "kafka-4.3.1"],
+    ),
     # Mostly waits for delays and sessions that the clients are to see.
     "security": Suite(
         [
@@ -403,7 +412,8 @@ TIERS = {
     "nightly": Tier(
         [
             *("check", "node", "coverage", *DAY),
-            *("compat-on-kafka", "commands-on-kafka-3.9", "kafka-python-on-kafka", "transactions-on-kafka"),
+            *("cluster-own", "compat-on-kafka", "commands-on-kafka-3.9", "kafka-python-on-kafka"),
+            *("transactions-on-kafka",),
             *("groups-on-kafka", "share-on-kafka", "polyglot", "streams", "monitoring", "benchmarks"),
             *("long-soak", "spark-3.5", "spark-4.2", "spark-4.3", "spark-newest", "spark-on-kafka"),
         ]

@@ -80,6 +80,10 @@ class ControllerParts(DecidingParts):
         return self.controller
 
     @property
+    def is_controller(self) -> bool:
+        return True
+
+    @property
     def plane(self) -> Controller:
         """The same: it decides for the cluster."""
         return self.controller

@@ -112,7 +112,7 @@ class DescribeCluster:
 
 
 def _refused(endpoint_type: int) -> DescribeClusterResponse:
-    """Refuse another type of endpoints, as Kafka's controller."""
+    """The response of Kafka's controller to another type of endpoints."""
     code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}"
     if endpoint_type == BROKER_ENDPOINTS:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE

@@ -13,7 +13,7 @@ from compat_tests.cluster.nodes import COMMIT_TIMEOUT_MS, Cluster, started
 from compat_tests.cluster.sharing import Members, SharedControllers, Troubled
 from compat_tests.kit.proxy import Proxy
 from compat_tests.order import longest_first
-from compat_tests.quorum import KafkaMember, OdradekMember
+from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from odradek.storage import disk as disk_module
 from tests.tiers import NIGHTLY
 
@@ -51,6 +51,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=KILLS,
         help="how often nodes of each cluster are killed while a checked history is made (3; 500 nightly)",
     )
+
+    parser.addoption(
+        "--controllers",
+        choices=("kafka", "odradek"),
+        default="kafka",
+        help="whose controller is behind clusters that have one of the current version",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    Controllers.are_ours = config.getoption("--controllers", "kafka") == "odradek"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

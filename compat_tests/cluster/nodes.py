@@ -6,7 +6,6 @@ Clients of `compat_tests.transactions` and `compat_tests.groups` take them for a
 from __future__ import annotations
 
 import os
-import pathlib
 import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -248,19 +247,17 @@ def batches_of(node: Node) -> dict[str, list[str]]:
     """The batches of every partition that has some, as Kafka's tool prints them, without their places."""
     paths = sorted(node.data_dir.glob("*/*.log"))
     # A broker of Kafka has the metadata log beside them.
-    own = [path for path in paths if path.parent.name != "__cluster_metadata-0"]
-    files = [str(path) for path in own if path.stat().st_size]
-    told = kafka_tool(
-        "org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(files), timeout_seconds=120
-    ).stdout
+    own = [path for path in paths if path.parent.name != "__cluster_metadata-0" and path.stat().st_size]
     found: dict[str, list[str]] = {}
-    name = ""
-    for line in told.splitlines():
-        if line.startswith("Dumping "):
-            name = pathlib.Path(line.removeprefix("Dumping ")).parent.name
-        elif line.startswith("baseOffset:"):
-            before, _, after = line.partition(" position: ")
-            found.setdefault(name, []).append(before + " " + after.partition(" ")[2])
+    # One file after the other: the tool keeps all that it prints, and hundreds of kills make long logs.
+    for path in own:
+        told = kafka_tool(
+            "org.apache.kafka.tools.DumpLogSegments", "--files", str(path), timeout_seconds=120
+        ).stdout
+        for line in told.splitlines():
+            if line.startswith("baseOffset:"):
+                before, _, after = line.partition(" position: ")
+                found.setdefault(path.parent.name, []).append(before + " " + after.partition(" ")[2])
     return found
 
 

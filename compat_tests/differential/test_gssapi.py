@@ -52,7 +52,7 @@ class KerberizedKafka(SecuredKafka):
             "--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
         )
         reference.Kafka.__init__(self, properties=options(keytab), jvm=jvm)
-        self._listener = LISTENER
+        self._listener, self._ports = LISTENER, {LISTENER: self.port}
 
 
 @pytest.fixture(scope="module")

@@ -67,6 +67,15 @@ def complete(*resources: Any, dry: bool = False) -> alter_configs.AlterConfigsRe
     return alter_configs.AlterConfigsRequest(resources=list(resources), validate_only=dry)
 
 
+ONLY_NEWER = frozenset(
+    {
+        *("max.decompressed.message.bytes", "errors.deadletterqueue.group.enable"),
+        *("remote.copy.lag.bytes", "remote.copy.lag.ms"),
+    }
+)
+"""Settings of a topic that 4.4 has and 3.9 does not."""
+
+
 def compare_settings(
     pair: Pair, kind: int, name: str, own: dict[str, str], keys: list[str] | None = None, note: str = ""
 ) -> None:
@@ -75,8 +84,9 @@ def compare_settings(
     if kind == TOPIC:
         keys = list(TOPIC_OPTIONS)
         if is_older(pair):
-            keys.remove("internal.segment.bytes")
-            keys.remove("message.timestamp.after.max.ms")  # whose default 4.0 changed (KIP-1030)
+            # Of the last one 4.0 changed the default (KIP-1030).
+            without = {*ONLY_NEWER, "internal.segment.bytes", "message.timestamp.after.max.ms"}
+            keys = [key for key in keys if key not in without]
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
 

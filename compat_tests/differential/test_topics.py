@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from compat_tests.differential.harness import Pair, Side
+from compat_tests.differential.test_settings import ONLY_NEWER
 from compat_tests.differential.topics import id_of, metadata_of, new_topic
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -249,6 +250,8 @@ def compare_with_older_settings(pair: Pair, request: DescribeConfigsRequest) -> 
     )
     for name in ONLY_OLDER:
         theirs.pop(name)
+    for name in ONLY_NEWER:
+        ours.pop(name)
     for name, (before, since) in OTHER_DEFAULTS.items():
         pair.compare(
             f"DescribeConfigs v0 {name}", [before, since], [theirs[name]["value"], ours[name]["value"]]

@@ -251,7 +251,7 @@ class Decisions(ABC):
         """A partition on these brokers. `without_leader` is the refusal where none of them may lead."""
 
     @abstractmethod
-    def _check_node(self, node_id: int) -> None:
+    def check_node(self, node_id: int) -> None:
         """Refuse settings of a node that nobody knows (BROKER_ID_NOT_REGISTERED)."""
 
     @contextmanager
@@ -327,7 +327,7 @@ class Decisions(ABC):
             if CORDONED_LOG_DIRS in change.names:
                 check_cordons_are_known(draft.features)
             if owner is not None:
-                self._check_node(owner)
+                self.check_node(owner)
             draft.configure_broker(owner, before, after, change.names)
 
     def _change_topic_configs(self, name: str, change: ConfigChange, draft: Draft) -> None:

@@ -333,4 +333,4 @@ def unregister_broker(
         )
     batch = Batch(view, defaults)
     end_registration(batch, broker)
-    return Decision(batch.records, UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None))
+    return Decision(batch.records, UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=""))

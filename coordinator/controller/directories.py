@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from odradek.coordinator.cluster.features import DIRECTORIES_SINCE
-from odradek.coordinator.cluster.view import Broker, ClusterView
+from odradek.coordinator.cluster.view import UNASSIGNED, Broker, ClusterView
 from odradek.coordinator.controller.batch import Batch, Decision, PartitionDefaults, Place
 from odradek.coordinator.controller.elections import update_leaders
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -90,6 +90,11 @@ def _assign(batch: Batch, broker: Broker, topic_id: bytes, index: int, directory
     if broker.node_id not in place.partition.replicas:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     builder = batch.builder(place)
+    if not broker.is_online(directory):
+        # It leads as long as it did: what follows from the new directory comes afterwards, with the ISR.
+        known = dict(zip(place.partition.replicas, place.partition.directories, strict=False))
+        may_lead = builder.may_lead
+        builder.may_lead = lambda node_id, _: may_lead(node_id, known.get(node_id, UNASSIGNED))
     builder.directories = {broker.node_id: directory}
     batch.change(builder)
     return ErrorCode.NONE

@@ -215,6 +215,6 @@ class Controller(Decisions):
             ),
         )
 
-    def _check_node(self, node_id: int) -> None:
+    def check_node(self, node_id: int) -> None:
         if node_id != self._node_id and node_id not in self.view.registrations:
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node_id} is registered.")

@@ -94,12 +94,15 @@ class ProducerState:
     ) -> BatchMemory | None:
         """Check a client's batch: None to append it, or the entry of the same batch, appended before.
 
-        Refuses with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER and INVALID_TXN_STATE.
+        Refuses with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE and
+        UNKNOWN_PRODUCER_ID (`_check_not_reused`).
         """
         entry = self.producers.get(producer_id)
         if entry is not None and producer_epoch == entry.producer_epoch:
             for batch in entry.batches:
                 if batch[0] == first_sequence and batch[1] == last_sequence:
+                    if is_transactional and not _is_in_open_transaction(entry, batch):
+                        self._check_not_reused(producer_id, producer_epoch, verified)
                     return batch
         if is_transactional:
             self._check_verified(producer_id, producer_epoch, verified)
@@ -195,12 +198,30 @@ class ProducerState:
         if self._has_open(producer_id, producer_epoch):
             return
         self.check_epoch(producer_id, producer_epoch)
-        verification = None if verified is None else verified.verification
-        if verification is None or self._verifications.get(producer_id) is not verification:
+        if not self._is_verified(producer_id, verified):
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"The coordinator has not confirmed a transaction of producer {producer_id} for this batch"
                 + ("." if verified is None else f" (transaction version {verified.version})."),
+            )
+
+    def _is_verified(self, producer_id: int, verified: Verified | None) -> bool:
+        verification = None if verified is None else verified.verification
+        return verification is not None and self._verifications.get(producer_id) is verification
+
+    def _check_not_reused(self, producer_id: int, producer_epoch: int, verified: Verified | None) -> None:
+        """Refuse a batch of the producer's next transaction that has the sequence numbers of one in an
+        earlier transaction. Kafka takes it for that one, and acknowledges it. But a client waits for all
+        responses before it commits, and sends nothing again after an abort: so these are other records, of a
+        client that does not know that the numbers are used, and they would be lost
+        (findings/librdkafka-abort-sequence.sh).
+
+        With this code librdkafka asks for the next epoch, and the program can abort and go on.
+        """
+        if self._has_open(producer_id, producer_epoch) or self._is_verified(producer_id, verified):
+            raise KafkaError(
+                ErrorCode.UNKNOWN_PRODUCER_ID,
+                f"Producer {producer_id} has sent these sequence numbers in a transaction that has ended.",
             )
 
     def _check_first_sequence(self, producer_id: int, first_sequence: int) -> None:
@@ -347,6 +368,12 @@ class ProducerState:
     def last_offsets(self) -> dict[int, int]:
         """The offset of each producer's last record, by producer id: compaction keeps these batches."""
         return {producer_id: entry.last_data_offset for producer_id, entry in self.producers.items()}
+
+
+def _is_in_open_transaction(entry: ProducerEntry, batch: BatchMemory) -> bool:
+    """Whether a batch of the producer belongs to the transaction that has not ended yet."""
+    _, _, first_offset, _, _ = batch
+    return 0 <= entry.current_txn_first_offset <= first_offset
 
 
 def encode_snapshot(producers: dict[int, ProducerEntry]) -> bytes:

@@ -268,6 +268,29 @@ def test_the_last_five_batches_of_a_transaction_are_known_as_duplicates_and_sequ
     assert len(committed_values(partition)) == 12
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_numbers_of_an_ended_transaction_are_no_duplicates_in_the_next_one(partition, commit):
+    """librdkafka gives them again after a lost response (findings/librdkafka-abort-sequence.sh). Kafka
+    acknowledges the second record, and does not have it."""
+    producer = Producer(partition, 7)
+    producer.send(b"a")
+    doubtful = producer.batch(b"doubtful")
+    producer.send(b"doubtful")
+    producer.end(commit=commit)
+    # Late, of a transaction that nobody has begun since: as in Kafka.
+    assert partition.appends.append(doubtful, now_ms=NOW_MS).base_offset == 1
+    producer.sequence = 1
+    assert code_of(producer.stage, b"after") is ErrorCode.UNKNOWN_PRODUCER_ID
+    producer.producer_epoch, producer.sequence = 1, 0
+    producer.send(b"after")
+    # Its own batches are known again.
+    again = producer.batch(b"again")
+    producer.send(b"again")
+    assert partition.appends.append(again, now_ms=NOW_MS).base_offset == 4
+    producer.end(commit=True)
+    assert committed_values(partition) == [b"a", b"doubtful"] * commit + [b"after", b"again"]
+
+
 # Markers
 
 

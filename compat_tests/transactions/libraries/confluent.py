@@ -36,6 +36,10 @@ class ConfluentProducer(TransactionalProducer):
 
     def open(self) -> None:
         self._consumers: dict[str, Consumer] = {}
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._is_in_doubt = False
         self._producer = self._new(
             {"transactional.id": self.transactional_id, "transaction.timeout.ms": self.timeout_ms}
         )
@@ -76,6 +80,8 @@ class ConfluentProducer(TransactionalProducer):
         def delivered(error: Any, message: Any) -> None:
             if error is None:
                 self.acknowledged[partition, value] = message.offset()
+            else:
+                self._is_in_doubt = True
 
         self._call(lambda: self._producer.produce(topic, value, partition=number, on_delivery=delivered))
         self._producer.poll(0)
@@ -113,6 +119,10 @@ class ConfluentProducer(TransactionalProducer):
 
     def abort(self) -> None:
         self._call(self._producer.abort_transaction)
+        if self._is_in_doubt:
+            # The next records of this one would get sequence numbers that the broker may have, and would be
+            # lost, with Kafka as with Odradek (findings/librdkafka-abort-sequence.sh).
+            self._begin_anew()
 
     def close(self) -> None:
         for consumer in self._consumers.values():
@@ -132,6 +142,7 @@ class ConfluentProducer(TransactionalProducer):
 class IdempotentConfluentProducer(ConfluentProducer):
     def open(self) -> None:
         self._consumers = {}
+        self._is_in_doubt = False
         self._producer = self._new(
             {"enable.idempotence": True, "message.timeout.ms": int(PATIENCE_SECONDS * 1000)}
         )

@@ -341,7 +341,7 @@ def test_a_broker_is_removed():
     cluster = Cluster(1, 2)
     decision = unregistered(cluster, 1)
     cluster.append(*decision.records)
-    assert (decision.response.error_code, decision.response.error_message) == (ErrorCode.NONE, None)
+    assert (decision.response.error_code, decision.response.error_message) == (ErrorCode.NONE, "")
     assert list(cluster.view.registrations) == [2]
 
 

@@ -12,14 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from odradek.apis.access import ALLOW_ALL
 from odradek.apis.coordinators import NoDeadLetters
 from odradek.apis.quotas import ClientQuotas
 from odradek.config.options import BROKER_OPTIONS, BrokerOptions
 from odradek.coordinator.security.delegation_tokens import TokenRules
-from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from odradek.apis.access import Authorizer
@@ -93,6 +92,22 @@ def _any_host(name: str) -> bool:
     return True
 
 
+class MetadataLogState(Protocol):
+    """The metadata log, as far as it is described."""
+
+    @property
+    def end_offset(self) -> int:
+        """Offset of the next record, and the high watermark."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """Epoch of this node's leadership."""
+
+    @property
+    def directory_id(self) -> bytes:
+        """Id of the directory of the log."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidingParts(ABC):
     """The part of a node for requests that change the cluster: of a broker, or of a controller."""
@@ -116,8 +131,8 @@ class DecidingParts(ABC):
     is_host: Callable[[str], bool] = _any_host
     """Whether a text is an address, or a name that has one here; it may block."""
     quotas: ClientQuotas = field(default_factory=ClientQuotas)
-    directory_id: bytes = ZERO_UUID
-    """Id of the data directory with the cluster's metadata."""
+    metadata_log: MetadataLogState | None = None
+    """The log of the metadata; None where `forward` is."""
     authorizer: Authorizer = ALLOW_ALL
     """For resources that only a handler knows."""
     clock_ms: Callable[[], int] = _stopped_clock

@@ -2,10 +2,8 @@
 UnregisterController (94, 0) and UnregisterBroker (64, 0): the nodes that keep the cluster's metadata, and the
 brokers of the cluster.
 
-The cluster is one node, the only voter: it cannot be removed, and no other can be added. Kafka has its
-metadata in a log, `__cluster_metadata`, and answers with its offsets; here they are the number of states of
-the metadata that this process has published. The endpoint of the voter is the address of this node for the
-client, as there is no listener for controllers.
+The cluster is one node, the only voter of the metadata log: it cannot be removed, and no other can be added.
+The endpoint of the voter is the address of this node for the client, as there is no listener for controllers.
 
 Source: KafkaRaftClient, AddVoterHandler, RemoveVoterHandler, ReplicationControlManager.unregisterBroker and
 ClusterControlManager.unregisterController of Kafka 4.4; KIP-595, KIP-853.
@@ -18,11 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from odradek.apis.access import on_cluster
 from odradek.apis.declaration import Api, Forwarding
-from odradek.coordinator.cluster.features import (
-    KRAFT_VERSION,
-    METADATA_VERSION,
-    UNREGISTERS_CONTROLLERS_SINCE,
-)
+from odradek.coordinator.cluster.features import METADATA_VERSION, UNREGISTERS_CONTROLLERS_SINCE
 from odradek.coordinator.cluster.topics import CLUSTER_METADATA_TOPIC
 from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -46,21 +40,18 @@ from odradek.wire.schema import ZERO_UUID, uuid_to_text
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.node import ApiParts
+    from odradek.apis.node import ApiParts, MetadataLogState
     from odradek.coordinator.cluster.view import ClusterView
 
-LEADER_EPOCH = 1
 FIRST_VERSION_WITH_NODES = 2
 
 
 class DescribeQuorum:
     """The handler."""
 
-    def __init__(self, node_id: int, directory_id: bytes, current_view: Callable[[], ClusterView]) -> None:
-        """`directory_id` is the id of the data directory with the metadata."""
+    def __init__(self, node_id: int, log: MetadataLogState) -> None:
         self._node_id = node_id
-        self._directory_id = directory_id
-        self._current_view = current_view
+        self._log = log
 
     def __call__(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
         if (refusal := refusal_of_others(request)) is not None:
@@ -77,22 +68,22 @@ class DescribeQuorum:
         return response
 
     def _described(self, context: RequestContext) -> PartitionQuorumData:
-        view = self._current_view()
+        log = self._log
         voter = ReplicaState(
             replica_id=self._node_id,
-            log_end_offset=view.version,
+            log_end_offset=log.end_offset,
             last_fetch_timestamp=context.now_ms,
             last_caught_up_timestamp=context.now_ms,
         )
-        if context.api_version >= FIRST_VERSION_WITH_NODES and KRAFT_VERSION in view.features:
-            voter.replica_directory_id = self._directory_id
+        if context.api_version >= FIRST_VERSION_WITH_NODES:
+            voter.replica_directory_id = log.directory_id
         return PartitionQuorumData(
             partition_index=0,
             error_code=0,
             error_message="",
             leader_id=self._node_id,
-            leader_epoch=LEADER_EPOCH,
-            high_watermark=view.version,
+            leader_epoch=log.leader_epoch,
+            high_watermark=log.end_offset,
             current_voters=[voter],
             observers=[],
         )
@@ -151,10 +142,6 @@ class _ChangingVoters:
                 ErrorCode.INVALID_REQUEST, "A voter has an id from 0 on, and the id of its directory."
             )
 
-    def _check_level(self) -> None:
-        if KRAFT_VERSION not in self._current_view().features:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{KRAFT_VERSION} is 0: the voters are fixed.")
-
 
 class AddRaftVoter(_ChangingVoters):
     """The handler."""
@@ -184,7 +171,6 @@ class AddRaftVoter(_ChangingVoters):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"A voter has an endpoint for {self._controller_listener}."
             )
-        self._check_level()
         if request.voter_id == self._node_id:
             raise KafkaError(
                 ErrorCode.DUPLICATE_VOTER, f"{request.voter_id} is one of the voters {self._voters} already."
@@ -206,7 +192,6 @@ class RemoveRaftVoter(_ChangingVoters):
 
     def _remove(self, request: RemoveRaftVoterRequest) -> NoReturn:
         self._check(request.cluster_id, request.voter_id, request.voter_directory_id)
-        self._check_level()
         voter = _key(request.voter_id, request.voter_directory_id)
         # The last voter cannot be removed either; Kafka sends the same text.
         raise KafkaError(
@@ -269,17 +254,23 @@ class UnregisterController:
         )
 
 
+def _log_of(parts: ApiParts) -> MetadataLogState:
+    log = parts.node.metadata_log
+    assert log is not None, "the controllers describe the metadata log of a cluster"
+    return log
+
+
 def _make_describe(parts: ApiParts) -> DescribeQuorum:
-    return DescribeQuorum(parts.node.node_id, parts.node.directory_id, parts.node.current_view)
+    return DescribeQuorum(parts.node.node_id, _log_of(parts))
 
 
 def _make_add(parts: ApiParts) -> AddRaftVoter:
     node, listener = parts.node, parts.settings.controller_listener
-    return AddRaftVoter(node.node_id, node.directory_id, node.current_view, listener)
+    return AddRaftVoter(node.node_id, _log_of(parts).directory_id, node.current_view, listener)
 
 
 def _make_remove(parts: ApiParts) -> RemoveRaftVoter:
-    return RemoveRaftVoter(parts.node.node_id, parts.node.directory_id, parts.node.current_view)
+    return RemoveRaftVoter(parts.node.node_id, _log_of(parts).directory_id, parts.node.current_view)
 
 
 APIS = (

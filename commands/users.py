@@ -183,7 +183,7 @@ class _Directory:
         """ClientError for options that name brokers as well."""
         # Imported late: the modules of a node are many.
         from odradek.config.broker_config import load
-        from odradek.server.security import users
+        from odradek.server.security import stopped_users as users
 
         if _names_brokers(options):
             raise ClientError("the users are either of brokers or of a data directory: name one of them")

@@ -9,7 +9,8 @@ import re
 import pytest
 
 from compat_tests.reference import kafka_tool
-from odradek.server.metadata.metadata_log import DIRECTORY, DiskMetadataLog, ThisVoter
+from odradek.server.metadata.meta_properties import METADATA_LOG as DIRECTORY
+from odradek.server.metadata.metadata_log import DiskMetadataLog, ThisVoter
 from odradek.server.metadata.metadata_snapshots import write_bootstrap_snapshot
 from odradek.storage.disk import OsDisk
 from tests.server.metadata_logs import LEVEL, level, setting, settings_records

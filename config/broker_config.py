@@ -7,7 +7,7 @@ source, and the correction.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from os.path import abspath
 from typing import TYPE_CHECKING, Any, Final
@@ -101,6 +101,9 @@ class BrokerConfig:
     metrics_address: tuple[str, int] | None
     """Host and port of the endpoint with metrics; None: there is none."""
     data_directories: tuple[str, ...]
+    metadata_directory: str
+    """Directory of the metadata log of a controller or a node alone: `metadata.log.dir`, else the first of
+    `log.dirs`."""
     layers: BrokerLayers
     """The texts set at the start, for DescribeConfigs."""
     topic_defaults: "TopicValues"
@@ -144,6 +147,7 @@ class BrokerConfig:
         self.topic_defaults = options.topic_defaults(self.values)
         self.metrics_address = _metrics_address(self.values[METRICS_LISTEN])
         self.data_directories = _data_directories(self.values)
+        self.metadata_directory = _metadata_directory(self.values, self.data_directories)
         self._unused_security: tuple[str, ...] = ()
         self._security_warnings: tuple[str, ...] = ()
         self.security, self.logins = {}, {}
@@ -249,7 +253,7 @@ class BrokerConfig:
         _, listener_names = self._resolve_listeners(given, in_cluster=False)
         if place.is_controller:
             self.advertised = {}
-            self.controller = place.controller(self.values, self.data_directories[0])
+            self.controller = place.controller()
             self.listeners = self.controller.listeners
         else:
             self.cluster = place.cluster(self.values, self.listeners, self.advertised)
@@ -276,7 +280,6 @@ class BrokerConfig:
             given=given,
             names=controllers,
             opened=opened,
-            data_directory=self.data_directories[0],
         )
         self.listeners = self.controller.listeners
         self.inter_broker_listener = self.listeners[0].name
@@ -543,6 +546,12 @@ def _data_directories(values: "BrokerValues") -> tuple[str, ...]:
     if not directories or not all(directories):
         raise ConfigError("log.dirs has no directory: give at least one, such as ./data.")
     return directories
+
+
+def _metadata_directory(values: "BrokerValues", data_directories: Sequence[str]) -> str:
+    """One of `data_directories` as it is written there."""
+    path = values["metadata.log.dir"] or data_directories[0]
+    return next((one for one in data_directories if one.rstrip("/") == path.rstrip("/")), path)
 
 
 def _more_warnings(values: "BrokerValues", role: Role) -> list[str]:

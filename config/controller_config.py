@@ -26,8 +26,6 @@ class ControllerConfig:
 
     listeners: tuple[Listener, ...]
     """The listeners to open, in the order of `controller.listener.names`."""
-    log_directory: str
-    """`metadata.log.dir`, else the first of `log.dirs`."""
 
 
 def listener_names(values: BrokerValues) -> list[str]:
@@ -46,7 +44,6 @@ def controller_config(
     given: Mapping[str, str],
     names: Sequence[str],
     opened: Iterable[Listener],
-    data_directory: str,
 ) -> ControllerConfig:
     """`names` are those of `listener_names`, `opened` all listeners of the options. ConfigError: Kafka would
     refuse these options."""
@@ -64,4 +61,4 @@ def controller_config(
         raise ConfigError(
             f"listeners has none of {_LISTENER_NAMES}: add one, such as {names[0]}://localhost:9093."
         )
-    return ControllerConfig(listeners=listeners, log_directory=values["metadata.log.dir"] or data_directory)
+    return ControllerConfig(listeners=listeners)

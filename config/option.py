@@ -35,6 +35,8 @@ IN_CLUSTER = "in a cluster"
 """Honoured by a broker of a cluster, accepted without effect by a node alone."""
 OF_CLUSTER = "in a cluster and at its controllers"
 """Honoured by all nodes of a cluster, accepted without effect by a node alone."""
+WITH_METADATA = "with the metadata log"
+"""Honoured by a controller and by a node alone, accepted without effect by a broker of a cluster."""
 AT_CONTROLLER = "at a controller"
 """Honoured by a controller, accepted without effect by all other nodes."""
 ACCEPTED = "accepted"
@@ -126,11 +128,14 @@ class Option:
             return self
         own = AT_CONTROLLER if role is Role.CONTROLLER else IN_CLUSTER
         is_honoured = self.standing in (own, OF_CLUSTER)
+        standing = HONOURED if is_honoured else self.standing
+        if self.standing is WITH_METADATA:
+            standing = ACCEPTED if role is Role.BROKER else HONOURED
         # Workers share one machine: more replicas of what coordinators keep would fail with it, too.
         alone = self.alone if role is Role.WORKER else None
-        if not is_honoured and self.alone == alone:
+        if standing is self.standing and self.alone == alone:
             return self
-        return replace(self, standing=HONOURED if is_honoured else self.standing, alone=alone)
+        return replace(self, standing=standing, alone=alone)
 
     def parse(self, text: str) -> Any:
         """The value of a text: bool, int, float, str, or tuple of str. ValueError: the text is no valid

@@ -16,6 +16,7 @@ from odradek.config.option import (
     READ_ONLY,
     REFUSED,
     STRING,
+    WITH_METADATA,
     Option,
 )
 from odradek.config.options import (
@@ -191,7 +192,7 @@ def page() -> str:
         _section("Accepted without effect", zookeeper, WITHOUT_EFFECT, _plain_table),
         _section("Refused", zookeeper, (REFUSED,), _plain_table),
         _BROKER,
-        _section("Honoured", broker, (HONOURED,), _broker_table),
+        _section("Honoured", broker, (HONOURED, WITH_METADATA), _broker_table),
         _section("Honoured in a cluster", broker, OF_BROKERS, _broker_table),
         _section("Accepted without effect", broker, WITHOUT_EFFECT, _plain_table),
         _section("Refused", broker, (REFUSED,), _plain_table),

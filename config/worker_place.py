@@ -66,10 +66,9 @@ class WorkerPlace:
             heartbeat_interval_ms=max(values["broker.heartbeat.interval.ms"], 1),
         )
 
-    def controller(self, values: BrokerValues, data_directory: str) -> ControllerConfig:
-        """The options of the controller, whose log is in the first directory of the first worker."""
-        log_directory = values["metadata.log.dir"] or data_directory
-        return ControllerConfig(listeners=(self.listener,), log_directory=log_directory)
+    def controller(self) -> ControllerConfig:
+        """The options of the controller, which is in the process of the first worker."""
+        return ControllerConfig(listeners=(self.listener,))
 
 
 def _registered(listener: Listener, advertised: Listener | None) -> Listener:

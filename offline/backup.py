@@ -3,8 +3,8 @@
 Without a broker the directory is locked and copied as it is. With one the copy is what a kill would have left
 at one moment, and its first start recovers it as after a kill:
 
-1. The metadata are copied by SQLite's own backup, then the recovery points and log starts: what is copied
-   later is newer than these say.
+1. The files of the metadata log are opened, as below, then the recovery points and log starts are copied:
+   what comes later is newer than these say.
 2. All files of all partitions are opened, and their sizes are noted. No bytes are copied yet, so this takes
    milliseconds for a hundred partitions. The listing of a partition is compared before and after: compaction
    and retention exchange files by renames, and an open file stays what it was. Coordinators' topics come
@@ -35,7 +35,8 @@ from odradek.storage.directories.store import key_of
 from odradek.storage.disk import OsDisk
 
 META = "meta.properties"
-_DATABASES = ("odradek-metadata.db", "kafka07-positions.sqlite")
+METADATA_LOG = "__cluster_metadata-0"
+_DATABASES = ("kafka07-positions.sqlite",)
 _FIRST = (checkpoints.RECOVERY_POINTS, checkpoints.LOG_STARTS, checkpoints.HIGH_WATERMARKS)
 _SMALL = (META, "odradek-scram-secret", "topology-descriptions", *_FIRST)
 _TRANSIENT = (".lock", ".odradek-probe")
@@ -123,7 +124,7 @@ def _write(directory: str, out: BinaryIO, progressed: Progressed | None) -> Back
             entry.size, entry.mtime, entry.mode = one.size_bytes, int(one.modified_s), 0o600
             tar.addfile(entry, one.file)
             one.file.close()
-            if "/" in one.name:
+            if "/" in one.name and not one.name.startswith(METADATA_LOG):
                 partitions.add(one.name.partition("/")[0])
             copied += one.size_bytes
             if progressed is not None:
@@ -150,7 +151,8 @@ def _open_stopped(directory: str, closing_all: ExitStack) -> list[_Opened]:
 
 
 def _open_running(directory: str, closing_all: ExitStack) -> list[_Opened]:
-    found = [_copy_of_database(directory, name, closing_all) for name in _DATABASES if _has(directory, name)]
+    found = _open_partition(directory, METADATA_LOG, closing_all) if _has(directory, METADATA_LOG) else []
+    found += [_copy_of_database(directory, name, closing_all) for name in _DATABASES if _has(directory, name)]
     found += [_in_memory(directory, name) for name in _SMALL if _has(directory, name)]
     for name in _partitions(directory):
         found += _open_partition(directory, name, closing_all)
@@ -168,7 +170,7 @@ def _partitions(directory: str) -> Iterator[str]:
     named: dict[str, Key] = {}
     for name in os.listdir(directory):
         key = key_of(name)
-        if key is not None and os.path.isdir(f"{directory}/{name}"):
+        if key is not None and name != METADATA_LOG and os.path.isdir(f"{directory}/{name}"):
             named[name] = key
     yield from sorted(named, key=lambda name: (_rank(named[name][0]), named[name]))
 
@@ -201,7 +203,7 @@ def _listing(path: str) -> dict[str, int]:
 
 
 def _is_on_the_way(name: str) -> bool:
-    return name.endswith((".tmp", ".deleted", ".cleaned"))
+    return name.endswith((".tmp", ".part", ".deleted", ".cleaned"))
 
 
 def _in_memory(directory: str, name: str) -> _Opened:

@@ -6,9 +6,9 @@ is harmless, or repaired by a start. Each partition is read once (`check_partiti
 
 `--repair` first does the steps of a start after a crash (it replays the flush journal and finishes an
 interrupted compaction), then removes unsound batches and rebuilds the other files from the log. It reports
-each lost byte of a log. A damaged metadata store is rebuilt from its readable rows and from the directories
-(`metadata_repair`), as by a start. Not repaired, since the right content is not known: `meta.properties`, a
-directory with another topic's id, segments whose records overlap.
+each lost byte of a log. A damaged metadata log is rebuilt from its readable records and from the directories
+(`metadata_log_repair`), as by a start. Not repaired, since the right content is not known: `meta.properties`,
+a directory with another topic's id, segments whose records overlap.
 
 A directory that a broker uses is not checked. A file with a read error is damage; the other files are
 checked, but its partition is not repaired.
@@ -16,21 +16,22 @@ checked, but its partition is not repaired.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
+from odradek.coordinator.cluster.image_topics import InconsistentMetadata
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.coordinator.cluster.view import ClusterView
+from odradek.offline import imports
 from odradek.offline.check_files import (
     NO_CHECKPOINT,
     check_identity,
     check_settings,
     directory_id_of,
     identity_of,
-    metadata_of,
     parse_offsets,
-    read_store,
+    read_metadata,
     readable_offsets,
 )
 from odradek.offline.check_partition import DAMAGE, NOTE, Finding, PartitionCheck
@@ -48,7 +49,9 @@ from odradek.offline.kraft_settings import METADATA_DIRECTORY
 from odradek.offline.repair_partition import Repair, repair_caches, repair_log, sync_log
 from odradek.offline.report import CannotTell, Progress, Report
 from odradek.offline.workers import with_workers
-from odradek.server.metadata import meta_properties, metadata_files, metadata_store
+from odradek.server.metadata import meta_properties
+from odradek.server.metadata.meta_properties import OLD_STORE
+from odradek.server.metadata.metadata_log_opening import REPAIRED, finish_repair
 from odradek.storage import checkpoints
 from odradek.storage.directories.data_directory import Key
 from odradek.storage.directories.places import (
@@ -65,6 +68,7 @@ from odradek.storage.log.flush_journal import NAMES as FLUSH_JOURNALS
 from odradek.storage.log.flush_journal import READ_NAMES, read_entries, replay
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS, ScanCheckpoint
 from odradek.storage.log.segment_paths import LOG, base_offset_of
+from odradek.wire.errors import MalformedMessage
 from odradek.wire.schema import uuid_to_text
 
 _LOST_WITH_CHECKPOINT = {
@@ -145,7 +149,7 @@ class _Check:
         self._repair = repair
         self._progress = progress
         self._view: ClusterView | None = None
-        self._deletions: Mapping[bytes, str] = {}
+        self._deletions: Collection[bytes] = ()
         self._imports: set[bytes] = set()
         self._homes: dict[Key, list[str]] = {}
         """The data directories that have a partition."""
@@ -271,45 +275,76 @@ class _Check:
             self.report.findings([Finding(NOTE, path, None, what, consequence)])
 
     def _look_at_metadata(self) -> None:
-        has_store = {directory.path: self._has_store(directory) for directory in self._directories}
-        if not any(has_store.values()):
-            self._look_for_store()
-        first = ""
+        """The metadata log, or the store of an earlier version."""
+        self._look_at_import()
         for directory in self._directories:
-            if not has_store[directory.path]:
-                continue
-            path = f"{directory.path}/{metadata_store.FILE_NAME}"
-            known, findings = read_store(path)
-            if directory.only is None and findings:
-                repairs = self._repair_metadata(directory.path, path) if self._repair else []
-                self.report.findings(findings, is_repaired=bool(repairs))
-                if repairs:
-                    self.report.repairs(repairs)
-                    known, findings = read_store(path)
-                    self.report.findings(findings)
+            self._look_at_interrupted_repair(directory)
+        with_log = [one for one in self._directories if self._disk.exists(f"{one.path}/{METADATA_DIRECTORY}")]
+        with_store = [one for one in self._directories if self._disk.exists(f"{one.path}/{OLD_STORE}")]
+        if not with_log and not with_store:
+            self._look_for_metadata()
+        for directory in with_store:
+            if directory.only is None and directory not in with_log:
+                self._look_at_old_store(directory)
+        for number, directory in enumerate(with_log):
+            path = f"{directory.path}/{METADATA_DIRECTORY}"
             if directory.only is None:
-                if first:
-                    what = f"{first} has cluster metadata, too"
+                self._look_at_metadata_log(directory, path)
+                if number > 0:
+                    what = f"{with_log[0].path} has cluster metadata, too"
                     consequence = (
                         "a broker does not start with both: check each with the directories that belong to it"
                     )
                     self.report.findings([Finding(DAMAGE, path, None, what, consequence)])
-                first = first or directory.path
-            if known is not None:
-                self._view, self._deletions, self._imports = known
-                if directory.only is None:
-                    self.report.findings(check_settings(path, known.view))
+            self._read_metadata(directory, path)
 
-    def _has_store(self, directory: Directory) -> bool:
-        """SQLite makes an empty file first: a start treats it as no file."""
-        path = f"{directory.path}/{metadata_store.FILE_NAME}"
-        return self._disk.exists(path + metadata_files.REPAIRED) or any(
-            self._disk.exists(path + ending) and self._disk.size(path + ending) > 0
-            for ending in ("", metadata_files.LOG)
-        )
+    def _read_metadata(self, directory: Directory, path: str) -> None:
+        """Read what the partitions are compared with; nothing, where their node has no log."""
+        if meta_properties.is_member(directory.path) or not meta_properties.is_ours(directory.path):
+            return
+        with self._going_on(path):
+            try:
+                known = read_metadata(self._disk, path)
+            except (InconsistentMetadata, MalformedMessage) as error:
+                what, consequence = f"its records make no sense: {error}", "a start is refused"
+                self.report.findings([Finding(DAMAGE, path, None, what, consequence)])
+                return
+            if known is None:
+                return
+            self._view, self._deletions = known
+            if directory.only is None:
+                self.report.findings(check_settings(path, known.view))
 
-    def _look_for_store(self) -> None:
-        """Reports partitions of Odradek without a metadata store: a broker would not serve them."""
+    def _look_at_old_store(self, directory: Directory) -> None:
+        from odradek.server.metadata.migration import check_migration
+
+        path = f"{directory.path}/{OLD_STORE}"
+        is_whole, told = check_migration(path)
+        consequence = "the next start does it" if is_whole else "a start is refused"
+        kind = NOTE if is_whole else DAMAGE
+        self.report.findings([Finding(kind, path, None, one, consequence) for one in told])
+
+    def _look_at_interrupted_repair(self, directory: Directory) -> None:
+        path = f"{directory.path}/{METADATA_DIRECTORY}"
+        if directory.only is not None or not self._disk.exists(path + REPAIRED):
+            return
+        with self._going_on(path):
+            what, consequence = "a repair of it was interrupted", "a start finishes it"
+            self.report.findings([Finding(DAMAGE, path, None, what, consequence)], is_repaired=self._repair)
+            if self._repair:
+                told: list[str] = []
+                finish_repair(self._disk, path, told.append)
+                self.report.repairs(Repair(path, None, one) for one in [*told, "the repair was finished"])
+
+    def _look_at_import(self) -> None:
+        for directory in self._directories:
+            with self._going_on(f"{directory.path}/{imports.FILE_NAME}"):
+                note = imports.read_note(self._disk, directory.path)
+                if note is not None:
+                    self._imports.add(note.topic_id)
+
+    def _look_for_metadata(self) -> None:
+        """Reports partitions of Odradek without metadata: a broker would not serve them."""
         for directory in self._directories:
             if directory.only is not None or not meta_properties.is_ours(directory.path):
                 continue
@@ -325,58 +360,21 @@ class _Check:
             if not topics:
                 continue
             count = "1 topic" if len(topics) == 1 else f"{len(topics)} topics"
-            path = f"{directory.path}/{metadata_store.FILE_NAME}"
-            is_empty = self._disk.exists(path)
-            what = f"it is {'empty' if is_empty else 'missing'}, but there are partitions of {count}"
+            path = f"{directory.path}/{METADATA_DIRECTORY}"
+            what = f"it is missing, but there are partitions of {count}"
             # The advice begins with harmless steps: a start with only the second of log.dirs would make a new
-            # store in it.
+            # log in it.
             consequence = (
-                "if the broker has other log.dirs, one of those has the file: check all of them together; "
-                "if none has it, a broker would serve none of the topics: restore the file from a backup, "
+                "if the broker has other log.dirs, one of those has it: check all of them together; "
+                "if none has it, a broker would serve none of the topics: restore it from a backup, "
                 "or start Odradek once without it and import each topic in place (odradek import-log "
                 f"{directory.path} --topic NAME --data-dir {directory.path})"
             )
             self.report.findings([Finding(DAMAGE, path, None, what, consequence)])
             return
 
-    def _repair_metadata(self, directory: str, path: str) -> list[Repair]:
-        """Repair a damaged store as a start would; nothing if the start would refuse it."""
-        from odradek.config.config_error import ConfigError
-        from odradek.server.metadata.metadata_repair import repair
-
-        identity = identity_of(directory)
-        if identity is None:
-            return []
-        repairs: list[str] = []
-        paths = [one.path for one in self._directories if one.only is None]
-        try:
-            store = metadata_store.SqliteMetadataStore(path)
-            try:
-                metadata_of(list(store.rows()))
-            finally:
-                store.close()
-            repairs.append("its write-ahead log was repaired and applied")
-        except (metadata_store.DamagedMetadata, AssertionError, LookupError, ValueError):
-            node_id, now_ms = int(identity[1]), int(time.time() * 1000)
-            try:
-                repair(
-                    path,
-                    self._disk,
-                    paths,
-                    node_id=node_id,
-                    now_ms=now_ms,
-                    tell=repairs.append,
-                    gives_up_guards=True,
-                ).close()
-            except ConfigError as error:
-                raise CannotCheck(str(error)) from error
-        except ConfigError:
-            return []  # a store of a newer version, or of another program
-        return [Repair(path, None, what) for what in repairs]
-
     def _look_at_metadata_log(self, directory: Directory, path: str) -> None:
-        """The log of a controller."""
-        if not meta_properties.is_ours(directory.path):
+        if not meta_properties.is_ours(directory.path) and identity_of(directory.path) is not None:
             what = "the metadata of this cluster is Apache Kafka's"
             self.report.findings([Finding(NOTE, path, None, what, "it is not checked")])
             return
@@ -409,10 +407,24 @@ class _Check:
             try:
                 mend_files(self._disk, path, now_ms, told.append, voter_id=voter.node_id)
             except DamagedMetadataLog:
-                repair(self._disk, path, (), voter, now_ms=now_ms, tell=told.append, gives_up_guards=True)
+                repair(
+                    self._disk,
+                    path,
+                    self._directories_of_topics(directory),
+                    voter,
+                    now_ms=now_ms,
+                    tell=told.append,
+                    gives_up_guards=True,
+                )
         except ConfigError as error:
             raise CannotCheck(str(error)) from error
         return [Repair(path, None, what) for what in told]
+
+    def _directories_of_topics(self, directory: Directory) -> list[str]:
+        """Directories in which topics may be found again; a controller has none."""
+        if meta_properties.is_member(directory.path):
+            return []
+        return [one.path for one in self._directories if one.only is None]
 
     def _partitions(self, directory: Directory) -> Iterator[str]:
         """The names of the partition directories to check; reports the other directories."""
@@ -421,8 +433,8 @@ class _Check:
             if (directory.only is not None and name not in directory.only) or not os.path.isdir(path):
                 continue
             if name == METADATA_DIRECTORY:
-                self._look_at_metadata_log(directory, path)
-            elif directory.only is not None or key_of(name) is not None:
+                continue
+            if directory.only is not None or key_of(name) is not None:
                 yield name
             elif is_aside(name, DELETE_SUFFIX):
                 self.report.findings([Finding(NOTE, path, None, "it is deleted", "a start removes it")])
@@ -580,7 +592,7 @@ class _Check:
         if topic is None or checked.topic_id is not None or not self._disk.exists(file):
             return []
         checkpoints.write_partition_metadata(self._disk, file, topic.topic_id)
-        return [Repair(file, None, "rebuilt from the metadata store")]
+        return [Repair(file, None, "rebuilt from the metadata log")]
 
     def _mend_offsets(self, directory: Directory, key: Key, checked: PartitionCheck) -> None:
         """Set the checkpoints of a repaired partition, which was read and synced."""

@@ -1,25 +1,22 @@
-"""The checks of single files of a data directory: `meta.properties`, checkpoints and the metadata store."""
+"""The checks of single files of a data directory: `meta.properties`, checkpoints and the metadata log."""
 
-import json
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 
 from odradek.config import options
 from odradek.config.properties import parse_properties
 from odradek.coordinator.client_metrics.subscriptions import check_subscription
-from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.offline.check_partition import DAMAGE, NOTE, Finding
-from odradek.server.metadata import meta_properties, metadata_repair, metadata_store
+from odradek.server.metadata import meta_properties
 from odradek.storage import checkpoints
 from odradek.storage.directories.data_directory import Key
 from odradek.storage.directories.store import key_of
+from odradek.storage.disk import Disk
 from odradek.wire.errors import KafkaError
 from odradek.wire.schema import uuid_from_text
 
-IMPORT_TABLE = "import"
-"""Rows of imports under way: topic -> JSON of the topic's id and the directories that are made for it."""
 NO_CHECKPOINT = "it is not a checkpoint of version 0 with as many lines as its count"
 
 
@@ -103,56 +100,42 @@ def identity_of(directory: str) -> tuple[str, str] | None:
     return cluster_id, node_id
 
 
-class StoredMetadata(NamedTuple):
-    """The content of the metadata store: topics, unfinished deletions, and the ids of unfinished imports."""
+class LoggedMetadata(NamedTuple):
+    """The content of a metadata log: topics, and the ids of those that are deleted."""
 
     view: ClusterView
-    deletions: Mapping[bytes, str]
-    imports: set[bytes]
+    deletions: Collection[bytes]
 
 
-def read_store(path: str) -> tuple[StoredMetadata | None, list[Finding]]:
-    """The content of the metadata store, None if it is damaged; and the findings."""
-    rows, wrong = metadata_store.verify(path)
-    consequence = "a start rebuilds it from the readable rows, and logs the missing ones"
-    is_whole = not wrong
-    if is_whole:
-        try:
-            return metadata_of(rows), []
-        except (AssertionError, LookupError, ValueError):
-            wrong = ["its rows contradict each other"]
-    by_key = {(row.table, row.key): row.value or "" for row in rows}
-    if metadata_repair.may_lack_guards(by_key, is_whole):
-        consequence = (
-            "ACLs or users may be lost, so that a start is refused: restore the file from a backup, or let "
-            "--repair go on without what is lost"
-        )
-    return None, [Finding(DAMAGE, path, None, what, consequence) for what in wrong]
+def read_metadata(disk: Disk, path: str) -> LoggedMetadata | None:
+    """The content of the metadata log at `path`, as a start finds it; nothing is changed. None: batches are
+    lost. Raises OSError, and InconsistentMetadata for records that contradict each other."""
+    from odradek.coordinator.cluster.metadata_image import MetadataImage
+    from odradek.server.metadata.metadata_log_opening import examine
+    from odradek.wire.messages.metadata_records import RemoveTopicRecord
 
-
-def metadata_of(rows: list[Any]) -> StoredMetadata:
-    """AssertionError, LookupError, ValueError: the rows contradict each other."""
-
-    class Rows:
-        """A read-only store."""
-
-        def rows(self) -> list[Any]:
-            return rows
-
-        def write(self, rows: object) -> None:
-            raise NotImplementedError
-
-        writing: Any = write
-
-    machine = ClusterMachine(Rows(), cluster_id="", new_topic_id=lambda: bytes(16))
-    machine.load()
-    imports = {bytes.fromhex(json.loads(row.value)["id"]) for row in rows if row.table == IMPORT_TABLE}
-    return StoredMetadata(machine.view, machine.deletions, imports)
+    found = examine(disk, path)
+    if found.is_lost:
+        return None
+    image, removed = MetadataImage(-1, ""), set[bytes]()
+    for records in [] if found.snapshot is None else found.snapshot.records():
+        for record in records:
+            image.replay(record)
+    end_offset = found.base.end_offset if found.base is not None else 0
+    for batch in found.survey.batches:
+        if batch.header.last_offset < end_offset:
+            continue
+        for record in batch.records():
+            image.replay(record)
+            if isinstance(record, RemoveTopicRecord):
+                removed.add(record.topic_id)
+    image.publish()
+    return LoggedMetadata(image.view, removed.difference(image.view.topic_names))
 
 
 def check_settings(path: str, view: ClusterView) -> Iterator[Finding]:
     """The findings of settings of topics, groups and subscriptions that a broker refuses; `path` is the
-    metadata store."""
+    metadata log."""
     for topic in view.topics.values():
         try:
             options.parse_topic_configs(topic.configs)

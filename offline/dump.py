@@ -4,11 +4,11 @@ Each fact is one line: `what name=value ...`, or with `--json` one JSON object. 
 the damage, whose position has a line of its own, and makes the exit status 1. Files are only read.
 
 Supported: segments (`.log`, batches of format v2), offset, time and transaction indexes, producer snapshots,
-checkpoints, `partition.metadata`, `meta.properties`, the metadata store, the flush journal, a partition's
-directory, a data directory in summary (without `include_empty`, partitions without a batch are only counted).
-The records of the coordinators' topics are decoded. Not supported: message sets of formats v0 and v1, which
-are converted when they arrive and so are never on disk. `odradek check` checks whether files agree with each
-other.
+checkpoints, `partition.metadata`, `meta.properties`, snapshots of the metadata log, the flush journal, a
+partition's directory, a data directory in summary (without `include_empty`, partitions without a batch are
+only counted). The records of the coordinators' topics and of the metadata log are decoded. Not supported:
+message sets of formats v0 and v1, which are converted when they arrive and so are never on disk. `odradek
+check` checks whether files agree with each other.
 """
 
 import json
@@ -17,6 +17,8 @@ import os
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
 from typing import Any, TextIO
 
 from odradek.config.secret import HIDDEN, Secret
@@ -344,6 +346,8 @@ def _batch_fact(header: Any, position: int) -> Fact:
 
 
 def _decoder_for(topic: str) -> Callable[[Any], Fact]:
+    if topic == "__cluster_metadata":
+        return _metadata_fact
     read = internal_reader(topic)
     return _record_fact if read is None else lambda record: _internal_fact(record, read)
 
@@ -536,47 +540,45 @@ def _flush_journal(directory: str, name: str | None = None) -> Iterator[Fact]:
         }
 
 
-def _metadata_store(path: str) -> Iterator[Fact]:
-    import sqlite3
-    from urllib.parse import quote
+def _metadata_snapshot(path: str) -> Iterator[Fact]:
+    """A snapshot of the metadata log, with its records."""
+    yield from _batches(path, check=True, decode=_metadata_fact)
+
+
+def _metadata_fact(record: Any) -> Fact:
+    """A record of the metadata log by its fields; as plain bytes if it cannot be decoded."""
+    from odradek.wire.messages.metadata_records import decode_metadata_record
 
     try:
-        connection = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True)
-        try:
-            for kind, key, value in connection.execute(
-                "SELECT kind, key, value FROM facts ORDER BY kind, key"
-            ):
-                yield {"what": "metadata", "table": kind, "key": key, **_row_fields(kind, key, value)}
-        finally:
-            connection.close()
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        yield _damage(path, error)
+        found: Any = decode_metadata_record(record.value)
+    except MalformedMessage as error:
+        return {**_record_fact(record), "not_decoded": str(error)}
+    fact: Fact = {"what": "metadata-record", "offset": record.offset, "timestamp": record.timestamp}
+    fact["type"] = type(found).__name__.removesuffix("Record")
+    return fact | {one.name: _without_secrets(found, one.name) for one in dataclass_fields(found)}
 
 
-def _row_fields(kind: str, key: str, value: str) -> Fact:
-    """The value of a row; an ACL with the names of its kinds."""
-    from odradek.coordinator.cluster.machine import ACL
-
-    if kind != ACL:
-        return {"value": _without_secrets(kind, key, value)}
-    from odradek.coordinator.security.acls import acl_from_text
-
-    try:
-        fields = acl_from_text(value)._asdict()
-    except ValueError:
-        return {"value": value}
-    return {name: one if isinstance(one, str) else one.name for name, one in fields.items()}
-
-
-def _without_secrets(kind: str, key: str, value: str) -> str:
-    """The value of a row without passwords and keys."""
+def _without_secrets(record: Any, name: str) -> Any:
+    """A field without passwords and keys."""
     from odradek.config.options import BROKER_OPTIONS, hidden
-    from odradek.coordinator.cluster.machine import BROKER_CONFIG, SCRAM
+    from odradek.wire.messages.metadata_records import ConfigRecord, UserScramCredentialRecord
 
-    is_secret = kind == SCRAM or (
-        kind == BROKER_CONFIG and isinstance(hidden(key.partition("/")[2], value, BROKER_OPTIONS), Secret)
-    )
-    return HIDDEN if is_secret else value
+    value = getattr(record, name)
+    if isinstance(record, UserScramCredentialRecord) and isinstance(value, bytes):
+        return HIDDEN
+    if isinstance(record, ConfigRecord) and name == "value" and value is not None:
+        return HIDDEN if isinstance(hidden(record.name, value, BROKER_OPTIONS), Secret) else value
+    return _readable(value)
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return uuid_to_text(value) if len(value) == 16 else plain(value)
+    if isinstance(value, list):
+        return [_readable(one) for one in value]
+    if is_dataclass(value):
+        return {one.name: _readable(getattr(value, one.name)) for one in dataclass_fields(value)}
+    return value
 
 
 def _read(path: str) -> bytes:
@@ -592,5 +594,5 @@ _READERS: dict[str, Callable[[str], Iterator[Fact]]] = {
     "leader-epoch-checkpoint": _checkpoint,
     "partition.metadata": _partition_metadata,
     "meta.properties": _properties,
-    ".db": _metadata_store,
+    ".checkpoint": _metadata_snapshot,
 }

@@ -3,8 +3,8 @@
 The directories are first copied under other names (`orders-0.<id>-import`), read completely (every checksum,
 the order of offsets) and completed: wrong indexes, snapshots or epochs are rebuilt, messages of formats v0
 and v1 are converted, a damaged log is refused. Then the directories get their names, the checkpoints their
-lines, and at last one transaction of the metadata store creates the topic. Before it nothing is visible;
-after a crash the next import removes the remaining files, by a row of the import under way.
+lines, and at last one change in the metadata log creates the topic. Before it nothing is visible; after a
+crash the next import removes the remaining files, by a note of the import under way (`offline/imports.py`).
 
 `--move` links instead of copying, if source and target are on one file system, and removes the source when
 the topic exists; a crash leaves at least one of the two. A directory that is already in its place, because a
@@ -18,17 +18,18 @@ it.
 """
 
 import errno
-import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, TextIO
 
+from odradek.config.broker_config import BrokerConfig
 from odradek.config.config_error import ConfigError
-from odradek.coordinator.cluster.machine import ClusterMachine, Row, rows_of_new
+from odradek.config.properties import parse_properties
+from odradek.coordinator.cluster.image_topics import InconsistentMetadata
 from odradek.coordinator.cluster.topics import (
     OFFSETS_TOPIC,
     OFFSETS_TOPIC_CONFIGS,
@@ -37,14 +38,20 @@ from odradek.coordinator.cluster.topics import (
     NewTopic,
 )
 from odradek.coordinator.cluster.view import Broker, TopicView
-from odradek.offline.check_files import IMPORT_TABLE, parse_offsets
+from odradek.coordinator.controller.alone import LoneController
+from odradek.coordinator.controller.batch import PartitionDefaults
+from odradek.offline.check_files import parse_offsets
 from odradek.offline.check_partition import PartitionCheck
 from odradek.offline.convert_segment import convert_segment
 from odradek.offline.directories import IMPORT_SUFFIX, finish_work, surroundings
+from odradek.offline.imports import ImportNote, read_note, remove_note, write_note
 from odradek.offline.kraft_settings import METADATA_DIRECTORY, KafkaTopic, find_topic
 from odradek.offline.repair_partition import repair_caches, sync_log
 from odradek.offline.report import Progress
-from odradek.server.metadata import meta_properties, metadata_store
+from odradek.server.controlling.opening import close_metadata_log, open_own_log
+from odradek.server.metadata import meta_properties
+from odradek.server.metadata.metadata_log import DiskMetadataLog
+from odradek.server.metadata.metadata_log_opening import DamagedMetadataLog
 from odradek.storage import checkpoints
 from odradek.storage.directories.data_directory import Key
 from odradek.storage.directories.places import STRAY_SUFFIX, is_aside
@@ -63,12 +70,14 @@ from odradek.storage.log.segment_paths import (
 )
 from odradek.storage.recovery.recovery import finish_interrupted
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.metadata_records import MetadataRecord, ProducerIdsRecord
 from odradek.wire.schema import uuid_to_text
+from odradek.wire.work import Work, finish
 
 if TYPE_CHECKING:
+    from odradek.coordinator.controller.draft import RecordDraft
     from odradek.storage.disk import Disk
 
-PRODUCER_IDS = ("cluster", "next_producer_id")
 _COPIED = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
 _COPY_BYTES = 1 << 20
 _PREALLOCATED = (INDEX, TIME_INDEX)
@@ -162,7 +171,7 @@ def import_log(
         raise CannotImport(f"{where}: {error.strerror or error}; nothing was imported.") from error
     except KafkaError as error:
         raise CannotImport(f"{data_dir}: {error.message or error} Nothing was imported.") from error
-    except metadata_store.DamagedMetadata as error:
+    except DamagedMetadataLog as error:
         raise CannotImport(f"{error} Repair it with odradek check --repair {data_dir}.") from error
     except ConfigError as error:
         raise CannotImport(str(error)) from error
@@ -360,12 +369,19 @@ class _Import:
 
     def do(self) -> TopicView:
         """Import the topic; returns it for `report`."""
-        node_id = self._claim()
-        store = metadata_store.SqliteMetadataStore(os.path.join(self._data_dir, metadata_store.FILE_NAME))
+        identity = self._claim()
+        log = open_own_log(
+            BrokerConfig({"node.id": str(identity.node_id)}),
+            identity,
+            [self._data_dir],
+            self._data_dir,
+            now_ms=_now_ms,
+            repairs=False,
+        )
         try:
-            self._clear_away(store)
-            machine = self._machine(store, node_id)
-            topic = self._new_topic(machine)
+            controller = self._controller(log, identity)
+            self._clear_away(controller)
+            topic = self._new_topic(controller)
             self._look_at_places()
             for source in self._sources:
                 self._progress.expect(2 * _bytes_of(source.path))
@@ -373,17 +389,18 @@ class _Import:
                 for source in self._sources:
                     self._make_ready(source, topic)
                 self._progress.clear()
-                self._commit(store, topic)
+                self._commit(controller, topic, log.directory_id)
             except BaseException:
                 # Staged directories are copies. Directories with their final names are removed by the next
-                # import, by its row.
+                # import, by its note.
                 for source in self._sources:
                     if not source.is_in_place:
                         self._remove(source.staged)
                 raise
         finally:
             self._progress.clear()
-            store.close()
+            # After an error all records are there all the same.
+            close_metadata_log(log)
         if self._move:
             for source in self._sources:
                 try:
@@ -393,51 +410,51 @@ class _Import:
                     self._attentions.append(f"{where}; remove {source.path} by hand")
         return topic
 
-    def _claim(self) -> int:
-        """The node of the data directory; a new directory gets node 1."""
+    def _claim(self) -> meta_properties.Identity:
+        """The identity of the data directory; a new directory gets node 1."""
         directory = self._data_dir
-        has_identity = os.path.exists(os.path.join(directory, meta_properties.FILE_NAME))
-        has_store = os.path.exists(os.path.join(directory, metadata_store.FILE_NAME))
-        if has_identity and not has_store:
-            raise CannotImport(
-                f"{directory} has no {metadata_store.FILE_NAME}: name the first of the broker's log.dirs."
-            )
-        if not has_identity:
-            meta_properties.claim_directories([directory], node_id=_NODE_ID)
-            return _NODE_ID
-        with open(os.path.join(directory, meta_properties.FILE_NAME), "rb") as file:
-            from odradek.config.properties import parse_properties
+        path = os.path.join(directory, meta_properties.FILE_NAME)
+        node_id = _NODE_ID
+        if os.path.exists(path):
+            entries = set(os.listdir(directory)) - {meta_properties.FILE_NAME, checkpoints.LOCK}
+            # A kill of the first import leaves the identity, and a log that is not complete.
+            if entries and entries.isdisjoint((meta_properties.METADATA_LOG, meta_properties.OLD_STORE)):
+                raise CannotImport(
+                    f"{directory} has no {meta_properties.METADATA_LOG}: name the first of the broker's "
+                    "log.dirs."
+                )
+            with open(path, "rb") as file:
+                text = parse_properties(meta_properties.mended(file.read())).get("node.id", "")
+            if not text.isdecimal():
+                raise CannotImport(f"{path} is damaged: run odradek check for details.")
+            node_id = int(text)
+        return meta_properties.claim_directories([directory], node_id=node_id)
 
-            node_id = parse_properties(meta_properties.mended(file.read())).get("node.id", "")
-        if not node_id.isdecimal():
-            raise CannotImport(
-                f"{directory}/{meta_properties.FILE_NAME} is damaged: run odradek check for details."
-            )
-        return int(node_id)
-
-    def _machine(self, store: metadata_store.SqliteMetadataStore, node_id: int) -> ClusterMachine:
+    def _controller(self, log: DiskMetadataLog, identity: meta_properties.Identity) -> LoneController:
         from odradek.config import options
 
-        machine = ClusterMachine(
-            store,
-            cluster_id="",
-            new_topic_id=lambda: b"",
+        controller = LoneController(
+            log,
+            node_id=identity.node_id,
+            cluster_id=identity.cluster_id,
+            new_id=_new_topic_id,
             check_topic_configs=lambda name, configs: _ignore(options.parse_topic_configs(configs)),
         )
         try:
-            machine.load()
-        except (AssertionError, LookupError, ValueError) as error:
-            what = f"The rows of {store.path} contradict each other."
-            raise metadata_store.DamagedMetadata(what) from error
-        machine.register_broker(Broker(node_id, {}), is_controller=True)
-        return machine
+            controller.load()
+        except InconsistentMetadata as error:
+            raise DamagedMetadataLog(f"{log.directory}: {error}.") from error
+        if identity.node_id not in controller.view.brokers:
+            me = Broker(identity.node_id, {}, directories=(log.directory_id,))
+            controller.register(me, lambda: PartitionDefaults(node_id=identity.node_id))
+        return controller
 
-    def _new_topic(self, machine: ClusterMachine) -> TopicView:
+    def _new_topic(self, controller: LoneController) -> TopicView:
         """The new topic; refused if a client could not create it."""
         configs = {**self._settings(), **self._configs}
         configs = {**_CONFIGS_OF_INTERNAL.get(self._topic, {}), **configs}
         new_topic = NewTopic(self._topic, len(self._sources), 1, configs=configs)
-        (result,) = machine.create_topics([new_topic], validate_only=True)
+        (result,) = controller.create_topics([new_topic], validate_only=True)
         if result.error is not None and result.error.code == ErrorCode.TOPIC_ALREADY_EXISTS:
             raise CannotImport(
                 f"{self._data_dir} has a topic {self._topic} already: choose another name with --topic, or "
@@ -445,7 +462,7 @@ class _Import:
             )
         if result.topic is None:
             raise CannotImport(f"{self._topic} cannot be created: {result.error and result.error.message}")
-        return replace(result.topic, topic_id=self._topic_id(machine))
+        return replace(result.topic, topic_id=self._topic_id(controller))
 
     def _settings(self) -> dict[str, str]:
         """The topic's settings in Kafka's metadata; settings that Odradek refuses are left out and
@@ -472,7 +489,7 @@ class _Import:
                 settings[option] = value
         return settings
 
-    def _topic_id(self, machine: ClusterMachine) -> bytes:
+    def _topic_id(self, controller: LoneController) -> bytes:
         """The topic id of the directories; a new one if they have none, or another topic here has it."""
         topic_ids = {
             checkpoints.read_partition_metadata(
@@ -484,7 +501,7 @@ class _Import:
             texts = sorted(uuid_to_text(topic_id) for topic_id in topic_ids if topic_id is not None)
             raise CannotImport(f"The directories are of different topics, with the ids {_listed(texts)}.")
         topic_id = next(iter(topic_ids - {None}), None)
-        if topic_id is None or topic_id in machine.view.topic_names or topic_id in machine.deletions:
+        if topic_id is None or topic_id in controller.view.topic_names or topic_id in controller.deletions:
             return _new_topic_id()
         return topic_id
 
@@ -645,25 +662,31 @@ class _Import:
 
     # All of them
 
-    def _commit(self, store: metadata_store.SqliteMetadataStore, topic: TopicView) -> None:
-        """Rename the directories, write the checkpoints, and at last the rows."""
+    def _commit(self, controller: LoneController, topic: TopicView, directory_id: bytes) -> None:
+        """Rename the directories, write the checkpoints, and at last the records."""
         disk = self._disk
         made = [source for source in self._sources if not source.is_in_place]
-        intent = json.dumps(
-            {"id": topic.topic_id.hex(), "names": [os.path.basename(self._place(source)) for source in made]}
-        )
-        store.write([Row(IMPORT_TABLE, topic.name, intent)])
+        names = [os.path.basename(self._place(source)) for source in made]
+        write_note(disk, self._data_dir, ImportNote(topic.name, topic.topic_id, names))
         for source in made:
             disk.rename(source.staged, self._place(source))
             source.staged = ""
         disk.sync_directory(self._data_dir)
         self._write_checkpoints()
         partitions = tuple(
-            partition._replace(leader_epoch=self._leader_epoch(source))
+            partition._replace(leader_epoch=self._leader_epoch(source), directories=(directory_id,))
             for partition, source in zip(topic.partitions, self._sources, strict=True)
         )
-        rows = rows_of_new(replace(topic, partitions=partitions))
-        store.write(chain(rows, self._producer_ids(store), [Row(IMPORT_TABLE, topic.name, None)]))
+        records = self._producer_ids(controller)
+
+        def edit(draft: "RecordDraft") -> Work[None]:
+            draft.add(replace(topic, partitions=partitions))
+            draft.add_records(records)
+            return
+            yield None
+
+        finish(controller.changing(edit))
+        remove_note(disk, self._data_dir)
 
     def _leader_epoch(self, source: _Source) -> int:
         """At least the latest that Kafka has had: share groups keep it with their state, and take no older
@@ -672,13 +695,13 @@ class _Import:
         in_kafka = epochs.get(source.key[1], 0) if source.key is not None else 0
         return max(_checked(source).latest_epoch, in_kafka, 0)
 
-    def _producer_ids(self, store: metadata_store.SqliteMetadataStore) -> Iterator[Row]:
+    def _producer_ids(self, controller: LoneController) -> list[MetadataRecord]:
         """Reserve the producer ids of the log: a new producer with such an id would send apparent
         duplicates."""
         latest = max(_checked(source).latest_producer_id for source in self._sources)
-        stored = (row.value for row in store.rows() if (row.table, row.key) == PRODUCER_IDS)
-        if latest >= int(next(stored, None) or 0):
-            yield Row(*PRODUCER_IDS, str(latest + 1))
+        if latest < controller.state.next_producer_id:
+            return []
+        return [ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=latest + 1)]
 
     def _write_checkpoints(self) -> None:
         """The log was read and synced: with these checkpoints a start after a crash does not read it again,
@@ -707,17 +730,15 @@ class _Import:
                     offsets.pop(key, None)
             checkpoints.write_offsets(self._disk, path, offsets)
 
-    def _clear_away(self, store: metadata_store.SqliteMetadataStore) -> None:
-        """Remove copies that interrupted imports have left."""
-        rows = list(store.rows())
-        topic_ids = {row.value for row in rows if row.table == "topic"}
-        sources = {os.path.realpath(source.path) for source in self._sources}
-        for row in rows:
-            if row.table != IMPORT_TABLE or row.value is None:
-                continue
-            intent = json.loads(row.value)
-            left = [f"{self._data_dir}/{name}" for name in intent["names"]]
-            left = [path for path in left if intent["id"] == self._id_in(path) not in topic_ids]
+    def _clear_away(self, controller: LoneController) -> None:
+        """Remove copies that an interrupted import has left."""
+        note = read_note(self._disk, self._data_dir)
+        if note is not None:
+            sources = {os.path.realpath(source.path) for source in self._sources}
+            left = [f"{self._data_dir}/{name}" for name in note.names]
+            if note.topic_id in controller.view.topic_names:
+                left = []
+            left = [path for path in left if self._id_in(path) == note.topic_id]
             for path in left:
                 if os.path.realpath(path) in sources:
                     # The directory looks complete, and the checkpoints may not have its lines.
@@ -727,15 +748,15 @@ class _Import:
                     )
             for path in left:
                 self._remove(path)
-            store.write([Row(IMPORT_TABLE, row.key, None)])
+            remove_note(self._disk, self._data_dir)
         for name in os.listdir(self._data_dir):
             if is_aside(name, IMPORT_SUFFIX):
                 self._remove(f"{self._data_dir}/{name}")
 
-    def _id_in(self, path: str) -> str:
-        """The topic id of a directory, in hexadecimal digits; "" for none."""
+    def _id_in(self, path: str) -> bytes | None:
+        """The topic id of a directory; None if it has none."""
         metadata = f"{path}/{checkpoints.PARTITION_METADATA}"
-        return (checkpoints.read_partition_metadata(self._disk, metadata) or b"").hex()
+        return checkpoints.read_partition_metadata(self._disk, metadata)
 
     def _remove(self, path: str) -> None:
         if os.path.isdir(path):
@@ -860,6 +881,10 @@ def _new_topic_id() -> bytes:
     while uuid_to_text(topic_id := uuid4().bytes).startswith("-"):
         pass
     return topic_id
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _ignore(result: object) -> None:

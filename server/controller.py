@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from odradek.apis.node import ControllerVersions, Forward
+    from odradek.apis.node import ControllerVersions, Forward, MetadataLogState
     from odradek.coordinator.cluster.control_plane import ControlPlane
+    from odradek.server.background.schedule import Schedule
     from odradek.server.cluster.replica_homes import ReplicaHomes
     from odradek.wire.schema import Message
 
@@ -23,12 +24,14 @@ class Deciding:
     plane: ControlPlane
     allocate_producer_ids: Callable[[], range]
     """A block of ids that nobody gets twice; KafkaError where there is none now."""
-    when_open: Callable[[], None]
-    """Called when the logs are open, before topics are made."""
+    homes: ReplicaHomes
+    """Where the metadata say that replicas are."""
+    when_open: Callable[[Schedule], None]
+    """Called when the logs are open, before partitions are made."""
+    metadata_log: MetadataLogState | None = None
+    """The log of the metadata; None where the controllers have it."""
     forward: Forward | None = None
     """Sends requests that change the cluster to its controllers; None where the plane decides."""
-    homes: ReplicaHomes | None = None
-    """Where the metadata say that replicas are; None where they do not, on a node alone."""
     ask_controllers: Callable[[Message], Future[Any]] | None = None
     """Requests of the node itself to its controllers, from any thread; None where the plane decides."""
     controller_versions: ControllerVersions | None = None

@@ -80,6 +80,8 @@ def bind(node: Node, ending: AsyncExitStack) -> Bound:
     ports = bind_ports(node, ending)
     identity = _claim_directories(node)
     store, events, topics, reconfiguration = lock_store(node, ending)
+    if node.config.metadata_directory not in node.config.data_directories:
+        lock_metadata(node.config.metadata_directory, ending, node.disk)
     return Bound(
         node=node,
         ports=ports,
@@ -97,6 +99,21 @@ def bind_ports(node: Node, ending: AsyncExitStack) -> Ports:
     ending.callback(ports.close)
     ports.bind(node.config)
     return ports
+
+
+def lock_metadata(directory: str, ending: AsyncExitStack, disk: Disk | None = None) -> None:
+    """Lock the directory of the metadata log. Raises ConfigError."""
+    from odradek.config.config_error import ConfigError
+    from odradek.storage.checkpoints import LOCK
+    from odradek.storage.disk import OsDisk
+
+    try:
+        ending.callback((disk or OsDisk()).lock(f"{directory}/{LOCK}").release)
+    except BlockingIOError:
+        raise ConfigError(
+            f"metadata.log.dir: The directory {directory} is in use by another node. Stop it, or name "
+            "another directory."
+        ) from None
 
 
 def lock_store(
@@ -123,19 +140,25 @@ def live_config(config: BrokerConfig) -> LiveConfig[LogConfig]:
 def _claim_directories(node: Node) -> Identity:
     from odradek.config.config_error import ConfigError
     from odradek.server.metadata.log_directories import refuse_misplaced
-    from odradek.server.metadata.meta_properties import claim_directories
+    from odradek.server.metadata.meta_properties import METADATA_LOG, claim_directories, is_ours
 
     config = node.config
-    refuse_misplaced(config.data_directories)
     _refuse_workers(config.data_directories)
+    refuse_misplaced(config.data_directories, config.metadata_directory)
+    if not is_ours(config.metadata_directory):
+        from odradek.server.metadata.metadata_log_opening import refuse_other_voters
+        from odradek.storage.disk import OsDisk
+
+        refuse_other_voters(OsDisk(), f"{config.metadata_directory}/{METADATA_LOG}", config.node_id)
     identity = claim_directories(
         config.data_directories,
         node_id=config.node_id,
         cluster_id=config.cluster_id,
         new_cluster_id=None if node.zookeeper is None else node.zookeeper.cluster_id,
+        metadata_directory=config.metadata_directory,
     )
     for path, failure in identity.failures.items():
-        if path == config.data_directories[0]:
+        if path == config.metadata_directory:
             raise ConfigError(f"{failure} The metadata of the cluster is there, so it cannot be left out.")
         logger.error("the data directory %s is left out, its partitions are offline: %s", path, failure)
     return identity

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.config.options import GROUP_OPTIONS
+from odradek.coordinator.cluster.decisions import Decisions
 from odradek.server.background.schedule import Schedule
 from odradek.server.reconfiguration import configs_of, log_without_effect
 from odradek.server.topic_logs import TopicLogs
@@ -55,14 +56,12 @@ def open_data(bound: Bound, deciding: Deciding, ending: AsyncExitStack) -> Opene
     schedule.turn.flushes.use(store.flush_journals)
     topic_logs = _follow_metadata(bound, deciding)
     _open_logs(store, node.now_ms())
-    deciding.when_open()
-    if deciding.homes is None:
+    deciding.when_open(schedule)
+    if isinstance(plane, Decisions):
         topic_logs.finish_deletions()
-        topic_logs.make_missing()
     else:
         topic_logs.set_strays_aside()
-        topic_logs.make_missing_replicas(deciding.homes)
-    topic_logs.note_directories(bound.identity.directory_ids, bound.identity.failures)
+    topic_logs.make_missing(deciding.homes)
     topic_logs.report_offline()
     opened = Opened(bound=bound, schedule=schedule, deciding=deciding, topic_logs=topic_logs)
     _follow_changes(opened)
@@ -74,18 +73,15 @@ def open_data(bound: Bound, deciding: Deciding, ending: AsyncExitStack) -> Opene
 
 def _follow_metadata(bound: Bound, deciding: Deciding) -> TopicLogs:
     """Makes the store work by the metadata, and the machine decide about the logs of the store."""
-    from odradek.server.metadata.log_directories import absent_directories
-
-    node, store, identity, plane = bound.node, bound.store, bound.identity, deciding.plane
+    node, store, plane = bound.node, bound.store, deciding.plane
     topic_logs = TopicLogs(
         node.id,
         store,
         plane,
         bound.reconfiguration.live,
         node.now_ms,
-        absent_directories(plane.log_directories.of(node.id), identity.directory_ids, identity.failures),
         node.after_loading,
-        None if deciding.homes is None else deciding.homes.directory_for,
+        deciding.homes.directory_for,
     )
     plane.publisher.logs = topic_logs
     bound.reconfiguration.follow(plane.view)

@@ -196,15 +196,14 @@ def _node_parts(
 ) -> NodeParts:
     from odradek.apis.node import NodeParts
     from odradek.server.network.timers import steady_clock_ms
-    from odradek.wire.schema import uuid_from_text
 
     bound, schedule = opened.bound, opened.schedule
-    directory_id = bound.identity.directory_ids[bound.node.config.data_directories[0]]
     publisher, zookeeper = opened.plane.publisher, bound.node.zookeeper
     metadata_bytes_max = bound.node.config.values["offset.metadata.max.bytes"]
     return NodeParts(
         node_id=bound.node.id,
         plane=opened.plane,
+        metadata_log=opened.deciding.metadata_log,
         forward=opened.deciding.forward,
         controller_versions=opened.deciding.controller_versions,
         store=bound.store,
@@ -230,7 +229,6 @@ def _node_parts(
         is_address=is_address,
         is_host=is_host,
         quotas=quotas,
-        directory_id=uuid_from_text(directory_id),
         authorizer=authorizer,
         clock_ms=steady_clock_ms(bound.node.now_ms),
         subscribe=publisher.subscribe,

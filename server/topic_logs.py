@@ -59,14 +59,9 @@ class TopicLookup:
         return partition is not None and len(partition.replicas) > 1
 
 
-def _anywhere(partition: PartitionView) -> str | None:
-    return None
-
-
 class TopicLogs(NodeLogs):
-    """`absent_directories` are paths by id of log directories that this broker had, and that are not named
-    any more: they may hold partitions that are missing here. `after_loading` is called now and then while
-    many partitions are made. `directory_for` says in which data directory a new partition has to be.
+    """`after_loading` is called now and then while many partitions are made. `directory_for` says in which
+    data directory a new partition has to be.
     """
 
     def __init__(
@@ -76,18 +71,18 @@ class TopicLogs(NodeLogs):
         plane: ControlPlane,
         live: LiveConfig[LogConfig],
         now_ms: Callable[[], int],
-        absent_directories: Mapping[str, str],
         after_loading: Callable[[], object],
-        directory_for: Callable[[PartitionView], str | None] | None = None,
+        directory_for: Callable[[PartitionView], str | None],
     ) -> None:
         self._node_id = node_id
         self._store = store
         self._plane = plane
         self._live = live
         self._now_ms = now_ms
-        self._absent_directories = absent_directories
+        self._has_absent = False
+        """Whether a partition was not made, as it may be in another log directory."""
         self._after_loading = after_loading
-        self._directory_for = _anywhere if directory_for is None else directory_for
+        self._directory_for = directory_for
 
     # For the control plane
 
@@ -193,14 +188,16 @@ class TopicLogs(NodeLogs):
             return False
         return places.is_unopened(name, index) or self._is_of_topic(name, index, view.topics[name].topic_id)
 
-    def make_missing_replicas(self, homes: ReplicaHomes) -> None:
-        """Makes missing replicas on a node of a cluster, like `make_missing`: records say where they are."""
+    def make_missing(self, homes: ReplicaHomes) -> None:
+        """Makes the partitions of this node that are on no disk: a kill came before they were made. Not those
+        that may be in a log directory which has failed or is not named."""
         absent = []
         for topic, partition in list(self._missing()):
             if homes.may_be_made(partition):
                 self._create_partition(topic, partition)
             else:
                 absent.append(f"{topic.name}-{partition.index}")
+        self._has_absent = bool(absent)
         if absent:
             logger.error(
                 "%d partitions may be in a log directory that has failed or that log.dirs does not name any "
@@ -209,43 +206,12 @@ class TopicLogs(NodeLogs):
                 ", ".join(sorted(absent)[:STRAYS_LOGGED_MAX]),
             )
 
-    def make_missing(self) -> None:
-        """Makes the partitions of topics whose creation a kill interrupted. Not while a data directory, which
-        may have them, is offline or not named."""
-        if self._store.failing_disks.failures:
-            return
-        missing = list(self._missing())
-        if missing and self._absent_directories:
-            logger.error(
-                "%d partitions are in none of log.dirs, and are offline until log.dirs names the former "
-                "directories of this broker again or their topics are deleted: %s",
-                len(missing),
-                ", ".join(sorted(self._absent_directories.values())),
-            )
-            return
-        self._absent_directories = {}
-        for topic, partition in missing:
-            self._create_partition(topic, partition)
-
-    def note_directories(self, directory_ids: Mapping[str, str], failures: Mapping[str, str]) -> None:
-        """Notes the directories for the next start. One that is not named any more is forgotten when nothing
-        of it is missing."""
-        noted = self._plane.log_directories.of(self._node_id)
-        paths = {id_: path for id_, path in noted.items() if path in failures} | dict(
-            self._absent_directories
-        )
-        paths |= {id_: path for path, id_ in directory_ids.items()}
-        try:
-            self._plane.log_directories.note(self._node_id, paths)
-        except KafkaError as error:
-            logger.error("the names of the log directories cannot be noted for the next start: %s", error)
-
     # While the broker runs
 
     def report_offline(self) -> None:
         """Puts into the metadata which partitions are offline on this node."""
         offline = self._store.places.offline()
-        if self._store.places.has_unopened or self._absent_directories:
+        if self._store.places.has_unopened or self._has_absent:
             # The content of a directory that was never opened is unknown: it has what no other one has.
             offline |= {(topic.name, one.index) for topic, one in self._missing()}
         self._plane.set_offline(self._node_id, offline, self._store.failing_disks.failures)
@@ -256,7 +222,7 @@ class TopicLogs(NodeLogs):
         return bool(
             self._store.failing_disks.failures
             or self._store.failing_disks.needs_attention
-            or self._absent_directories
+            or self._has_absent
         )
 
     # Partitions

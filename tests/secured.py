@@ -6,7 +6,7 @@ from odradek import Broker
 from odradek.config.broker_config import load
 from odradek.config.first_users import parse
 from odradek.embedding.free_port import free_port
-from odradek.server.security.users import add
+from odradek.server.security.stopped_users import add
 
 SECURITY = "org.apache.kafka.common.security"
 PASSWORD = "the-password-of-ann"

@@ -9,10 +9,11 @@ import struct
 import pytest
 
 from odradek.coordinator.streams.descriptions import StoredDescription
+from odradek.offline import imports
 from odradek.server.coordination import topology_file
 from odradek.server.kafka07 import position_store
 from odradek.server.kafka07.position_store import PositionStore
-from odradek.server.metadata import meta_properties, metadata_store
+from odradek.server.metadata import meta_properties, quorum_state
 from odradek.server.security.sasl import listeners
 from odradek.server.workers import resizing
 from odradek.storage.config import LogConfig
@@ -59,8 +60,19 @@ def names_in_storage():
 def test_each_file_name_of_the_code_is_on_the_page():
     names = set(names_in_storage())
     assert {"scan-checkpoint", ".timeindex", "-future", ".odradek-probe", "flush-journal.1"} <= names
-    modules = (meta_properties.FILE_NAME, metadata_store.FILE_NAME, position_store.FILE_NAME)
-    names |= {*modules, listeners.SECRET_FILE, resizing.JOURNAL, topology_file.FILE_NAME}
+    modules = (
+        meta_properties.FILE_NAME,
+        meta_properties.OLD_STORE,
+        imports.FILE_NAME,
+        quorum_state.FILE_NAME,
+    )
+    names |= {
+        *modules,
+        position_store.FILE_NAME,
+        listeners.SECRET_FILE,
+        topology_file.FILE_NAME,
+        resizing.JOURNAL,
+    }
     assert [name for name in sorted(names) if not re.search(rf"{re.escape(name)}`", PAGE)] == []
 
 
@@ -173,10 +185,9 @@ def test_descriptions_of_topologies_are_laid_out_as_the_page_says():
     assert data[head.size + entry.size :] == b"groupbody"
 
 
-def test_the_tables_of_sqlite_are_those_of_the_page(directory, tmp_path):
+def test_the_tables_of_sqlite_are_those_of_the_page(tmp_path):
     PositionStore(str(tmp_path)).close()
     files = {
-        "odradek-metadata.db": directory / "odradek-metadata.db",
         "kafka07-positions.sqlite": tmp_path / "kafka07-positions.sqlite",
     }
     told = {(cells[0].strip("`"), cells[1].strip("`")): cells[2] for cells in rows() if len(cells) == 3}

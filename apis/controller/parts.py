@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
-from odradek.apis.node import DecidingParts
+from odradek.apis.node import DecidingParts, MetadataLogState
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo
@@ -21,24 +21,12 @@ if TYPE_CHECKING:
     from odradek.wire.schema import Records
 
 
-class ReadableLog(Protocol):
+class ReadableLog(MetadataLogState, Protocol):
     """The metadata log, for those who follow it."""
 
     @property
     def start_offset(self) -> int:
         """Offset of the first record that is there."""
-
-    @property
-    def end_offset(self) -> int:
-        """Offset of the next record, and the high watermark."""
-
-    @property
-    def leader_epoch(self) -> int:
-        """Epoch of this controller's leadership."""
-
-    @property
-    def directory_id(self) -> bytes:
-        """Id of the directory of the log."""
 
     def read(self, offset: int, max_bytes: int) -> Records:
         """Whole batches from the one with this offset on, the first one in any case; b"" at the end.

@@ -1,6 +1,6 @@
 """Changes of the cluster's metadata, as requests want them, their results, and checks that need no state.
 
-Whoever decides uses them: the `ClusterMachine` of a node alone and the `Controller`.
+The `Controller` uses them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Decisions for the cluster, as a node's logs and clients see them.
 
-A node alone decides itself (`machine.py`). In a cluster the controllers decide; the node follows their
-metadata log (`coordinator/kraft`).
+A node alone decides itself (`coordinator/controller/alone.py`). In a cluster the controllers decide; the node
+follows their metadata log (`coordinator/kraft`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -27,16 +27,6 @@ class TopicResult(Protocol):
     def error(self) -> KafkaError | None: ...
 
 
-class NotedDirectories(Protocol):
-    """Which log directories nodes have noted, so that a start knows which one is missing."""
-
-    def of(self, node_id: int) -> Mapping[str, str]:
-        """Paths by id of the directories of a broker."""
-
-    def note(self, node_id: int, paths: Mapping[str, str]) -> None:
-        """Replaces a broker's directories. Raises KafkaError: nothing is noted then."""
-
-
 class ControlPlane(Protocol):
     """See the module."""
 
@@ -48,15 +38,11 @@ class ControlPlane(Protocol):
         """The newest one."""
 
     @property
-    def deletions(self) -> Mapping[bytes, str]:
-        """Name by id of deleted topics whose directories may still be there."""
+    def deletions(self) -> Collection[bytes]:
+        """Ids of deleted topics whose directories may still be there."""
 
     def finish_deletion(self, topic_id: bytes) -> None:
         """The directories of a deleted topic are out of sight."""
-
-    @property
-    def log_directories(self) -> NotedDirectories:
-        """The log directories that nodes had at their last start."""
 
     def set_offline(
         self, node_id: int, partitions: Iterable[tuple[str, int]], directories: Iterable[str]

@@ -150,7 +150,10 @@ class Topics:
         self._configs = configs
         self._topics: dict[bytes, _Topic] = {}
         self._ids: dict[str, bytes] = {}
-        self._touched: set[bytes] = set()
+        # In the order of the records, so that each start has the same order.
+        self._touched: dict[bytes, None] = {}
+        self._same_replicas: tuple[int, ...] = ()
+        self._same_directories: tuple[bytes, ...] = ()
 
     # Records
 
@@ -159,18 +162,22 @@ class Topics:
             raise InconsistentMetadata(f"{record}: there is a topic with this name")
         self._topics[record.topic_id] = _Topic(record.name, record.topic_id)
         self._ids[record.name] = record.topic_id
-        self._touched.add(record.topic_id)
+        self._touched[record.topic_id] = None
 
     def remove(self, record: RemoveTopicRecord) -> None:
         topic = self._find(record.topic_id, record)
         del self._topics[topic.topic_id]
         del self._ids[topic.name]
         self._configs.remove_topic(topic.name)
-        self._touched.add(topic.topic_id)
+        self._touched[topic.topic_id] = None
 
     def add_partition(self, record: PartitionRecord) -> None:
         topic = self._find(record.topic_id, record)
-        replicas = tuple(record.replicas)
+        # One tuple for all partitions that are alike: there may be very many.
+        replicas = self._same_replicas = _same(tuple(record.replicas), self._same_replicas)
+        directories = self._same_directories = _same(
+            _directories(record, record.directories, replicas), self._same_directories
+        )
         self._put(
             topic,
             PartitionView(
@@ -178,14 +185,14 @@ class Topics:
                 record.leader,
                 record.leader_epoch,
                 replicas,
-                tuple(record.isr),
+                _same(tuple(record.isr), replicas),
                 (),
                 record.partition_epoch,
                 tuple(record.adding_replicas),
                 tuple(record.removing_replicas),
                 tuple(record.eligible_leader_replicas or ()),
                 tuple(record.last_known_elr or ()),
-                _directories(record, record.directories, replicas),
+                directories,
                 record.leader_recovery_state,
             ),
         )
@@ -216,7 +223,7 @@ class Topics:
 
     def touch_all(self, topics: Iterable[TopicView]) -> None:
         """These were there before a snapshot, and may be gone."""
-        self._touched.update(topic.topic_id for topic in topics)
+        self._touched.update(dict.fromkeys(topic.topic_id for topic in topics))
 
     def taken(
         self,
@@ -228,11 +235,11 @@ class Topics:
         """The next view of the topics. `rehomed` are brokers whose directories are other than before,
         `configured` topics whose settings may be.
         """
-        if rehomed:
+        if rehomed and before.topics:
             self._touch_replicas_of(rehomed)
-        self._touched.update(self._ids[name] for name in configured if name in self._ids)
+        self._touched.update(dict.fromkeys(self._ids[name] for name in configured if name in self._ids))
         taken = TopicsTaken(before.topics, before.topic_names)
-        touched, self._touched = self._touched, set()
+        touched, self._touched = self._touched, {}
         views = {}
         for topic_id in touched:
             topic, old = self._topics.get(topic_id), before.topic_by_id(topic_id)
@@ -300,7 +307,7 @@ class Topics:
             for one in topic.partitions:
                 if one is not None and not wanted.isdisjoint(one.replicas):
                     topic.touched.add(one.index)
-                    self._touched.add(topic.topic_id)
+                    self._touched[topic.topic_id] = None
 
     def _find(self, topic_id: bytes, record: MetadataRecord) -> _Topic:
         topic = self._topics.get(topic_id)
@@ -314,7 +321,11 @@ class Topics:
             partitions.extend([None] * (partition.index + 1 - len(partitions)))
         partitions[partition.index] = partition
         topic.touched.add(partition.index)
-        self._touched.add(topic.topic_id)
+        self._touched[topic.topic_id] = None
+
+
+def _same(found: tuple[K, ...], known: tuple[K, ...]) -> tuple[K, ...]:
+    return known if found == known else found
 
 
 def changed_partition(before: PartitionView, record: PartitionChangeRecord) -> PartitionView:
@@ -391,9 +402,9 @@ def _with_offline(partition: PartitionView, registrations: Mapping[int, Broker])
 
     Brokers that are not registered, or fenced, need no entry: to clients all of their replicas are offline.
     """
-    offline = tuple(
-        replica
-        for replica, directory in zip(partition.replicas, partition.directories, strict=True)
-        if replica in registrations and not registrations[replica].is_online(directory)
-    )
+    offline: tuple[int, ...] = ()
+    for replica, directory in zip(partition.replicas, partition.directories, strict=True):
+        broker = registrations.get(replica)
+        if broker is not None and not broker.is_online(directory):
+            offline += (replica,)
     return partition if offline == partition.offline else partition._replace(offline=offline)

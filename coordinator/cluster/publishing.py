@@ -1,7 +1,7 @@
 """A new view of the cluster reaches the node: its logs and its subscribers, in one order.
 
-Whoever decides for the cluster, the `ClusterMachine` of a node alone or the controllers of a cluster, hands
-each view and what has changed to a `Publisher`.
+Whoever decides for the cluster, the controller of a node alone or those of a cluster, hands each view and
+what has changed to a `Publisher`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The cluster's metadata as values: immutable views of it, and what is different between two of them.
 
 A `ClusterView` is what Metadata is answered from, and what Produce, Fetch and the coordinators check before
-they act. It is never edited: `coordinator/cluster/machine.py` (one node alone) or
-`coordinator/cluster/metadata_image.py` (a node of a cluster) makes the next one, which shares all that did
-not change.
+they act. It is never edited: `coordinator/cluster/metadata_image.py` makes the next one, which shares all
+that did not change.
 
 Fields that only a cluster fills have defaults that are right for one node alone.
 """
@@ -229,8 +228,7 @@ class ClusterChange:
     groups_configured: Sequence[str] = ()
     """Ids of groups whose own settings changed."""
     changed: Sequence[PartitionChange] = ()
-    """Partitions of any node that are new or other than before, in anything but `offline`. One node alone
-    tells of none: its partitions never change."""
+    """Partitions of any node that are new or other than before, in anything but `offline`."""
     removed: Sequence[tuple[TopicView, PartitionView]] = ()
     """Partitions that this node had, whose topic goes on without a replica here; as they are now."""
     brokers: Sequence[int] = ()

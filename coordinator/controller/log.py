@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from odradek.wire.messages.metadata_records import AnyRecord, MetadataRecord
@@ -12,7 +12,8 @@ from odradek.wire.work import Work
 class LoadedBatch(NamedTuple):
     """Records that were appended together."""
 
-    records: Sequence[AnyRecord]
+    records: Iterable[AnyRecord]
+    """To be taken once, before the next batch."""
     last_offset: int
     """For a batch of a snapshot: the last offset that the snapshot sums up."""
     is_snapshot: bool

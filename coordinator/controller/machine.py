@@ -22,9 +22,9 @@ from odradek.coordinator.cluster.draft import Draft
 from odradek.coordinator.cluster.features import DIRECTORIES_SINCE, FEATURES, METADATA_VERSION
 from odradek.coordinator.cluster.metadata_image import ImageState, MetadataImage
 from odradek.coordinator.cluster.placement import Candidates, UsableBroker
-from odradek.coordinator.cluster.view import MIGRATING, PartitionView
+from odradek.coordinator.cluster.view import MIGRATING, ClusterView, PartitionView
 from odradek.coordinator.controller.draft import RecordDraft
-from odradek.coordinator.controller.log import MetadataLog
+from odradek.coordinator.controller.log import LoadedBatch, MetadataLog
 from odradek.coordinator.controller.record_versions import TRANSACTIONS_SINCE
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.metadata_records import (
@@ -85,7 +85,7 @@ class Controller(Decisions):
         that do not fit to each other.
         """
         image = self._image
-        for batch in self._log.batches():
+        for batch in self._batches():
             for record in batch.records:
                 image.replay(record)
             image.end_batch(batch.last_offset)
@@ -170,7 +170,17 @@ class Controller(Decisions):
         publication = image.publish()
         if publication is not None:
             view, change = publication
-            yield from self.publisher.publishing(lambda _: view, change)
+            yield from self.publisher.publishing(lambda _: self._shown(view), change)
+
+    # For subclasses
+
+    def _batches(self) -> Iterable[LoadedBatch]:
+        """All batches, as they are loaded."""
+        return self._log.batches()
+
+    def _shown(self, view: ClusterView) -> ClusterView:
+        """A view that the records make, as it is published."""
+        return view
 
     def _candidates(self) -> Candidates:
         taking = [broker for _, broker in sorted(self.view.registrations.items()) if broker.takes_replicas]

@@ -598,11 +598,6 @@ def check_filter(wanted: AclFilter) -> None:
             )
 
 
-def acl_text(acl: Acl) -> str:
-    """For the store."""
-    return json.dumps([int(one) if isinstance(one, int) else one for one in acl])
-
-
 def acl_from_text(text: str) -> Acl:
     """ValueError: this is no rule."""
     try:

@@ -226,13 +226,6 @@ class TokenRules:
         return token
 
 
-def row_text(token: DelegationToken) -> str:
-    """The value of a row, whose key is the id."""
-    import json  # a start without tokens does not need it
-
-    return json.dumps(token[1:])
-
-
 def from_row(token_id: str, text: str) -> DelegationToken:
     """The token of a row. ValueError: it is none."""
     import json

@@ -39,10 +39,6 @@ class ScramCredential(NamedTuple):
     def __repr__(self) -> str:
         return f"ScramCredential(iterations={self.iterations}, [hidden])"
 
-    def text(self) -> str:
-        """The value of a row."""
-        return f"{self.iterations} {self.salt.hex()} {self.stored_key.hex()} {self.server_key.hex()}"
-
 
 def credential_of(mechanism: int, salt: bytes, salted: bytes, iterations: int) -> ScramCredential:
     """The credential of a salted password."""
@@ -188,12 +184,6 @@ class ScramUsers:
 
 
 NO_USERS = ScramUsers()
-
-
-def row_key(key: Key) -> str:
-    """The key of a row."""
-    user, mechanism = key
-    return f"{MECHANISM_NAMES[mechanism]}/{user}"
 
 
 def from_row(key: str, value: str) -> tuple[Key, ScramCredential]:

@@ -23,8 +23,9 @@ from odradek.coordinator.cluster.view import ClusterChange, ClusterView
 from odradek.coordinator.kraft.broker_lifecycle import BrokerState, LifecycleSettings
 from odradek.coordinator.kraft.metadata_fetcher import Controller, FetcherSettings
 from odradek.server.cluster.controller_link import ControllerLink, LinkSettings, find_cluster_id
+from odradek.server.cluster.home_reporter import HomeReporter
 from odradek.server.cluster.new_topics import NewTopicResult, NewTopics
-from odradek.server.cluster.replica_homes import HomeReporter, ReplicaHomes
+from odradek.server.cluster.replica_homes import ReplicaHomes
 from odradek.server.controller import Deciding
 from odradek.server.network.peers import SetupTimeout
 from odradek.server.phase_bind import Bound, bind_ports, lock_store
@@ -61,16 +62,6 @@ UNPROTECTED: Final = "odradek.ignore.acls"
 """The option that lets a node serve in a cluster with ACLs."""
 
 
-class _NoNotes:
-    """The directories of a node are in the metadata of the cluster."""
-
-    def of(self, node_id: int) -> Mapping[str, str]:
-        return {}
-
-    def note(self, node_id: int, paths: Mapping[str, str]) -> None:
-        """Nothing to do."""
-
-
 class Member:
     """The control plane of a node of a cluster (`ControlPlane`), and the link's listener."""
 
@@ -83,8 +74,7 @@ class Member:
     ) -> None:
         """`homes` are where replicas of this node are."""
         self.publisher = Publisher(ClusterView(cluster_id=settings.cluster_id))
-        self.deletions: dict[bytes, str] = {}
-        self.log_directories = _NoNotes()
+        self.deletions: set[bytes] = set()
         self.state = BrokerState.STARTING
         self.broker_epoch = -1
         self.is_fenced = True
@@ -187,7 +177,7 @@ class Member:
     def view_made(self, view: ClusterView, change: ClusterChange, offset: int) -> None:
         if self._is_closed:
             return
-        self.deletions.update((topic.topic_id, topic.name) for topic in change.deleted)
+        self.deletions.update(topic.topic_id for topic in change.deleted)
         publishing = self.publisher.publishing(lambda _: view, change)
         if self._changes is None:
             finish(publishing)
@@ -257,7 +247,7 @@ class Member:
 
     def finish_deletion(self, topic_id: bytes) -> None:
         """The metadata log has no deleted topics: what a kill leaves of one is a stray at the next start."""
-        self.deletions.pop(topic_id, None)
+        self.deletions.discard(topic_id)
 
     def set_offline(
         self, node_id: int, partitions: Iterable[tuple[str, int]], directories: Iterable[str]
@@ -478,7 +468,7 @@ def deciding_of(member: Member) -> Deciding:
     return Deciding(
         plane=member,
         allocate_producer_ids=member.allocate_producer_ids,
-        when_open=lambda: None,
+        when_open=lambda schedule: None,
         forward=member.forward,
         homes=member.homes,
         ask_controllers=member.link.ask,

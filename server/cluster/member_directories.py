@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 
 from odradek.config.config_error import ConfigError
 from odradek.config.properties import parse_properties
-from odradek.server.metadata import meta_properties, metadata_store
-from odradek.server.metadata.meta_properties import FILE_NAME, MEMBER, Identity, Unusable, unusable
+from odradek.server.metadata import meta_properties
+from odradek.server.metadata.meta_properties import FILE_NAME, MEMBER, OLD_STORE, Identity, Unusable, unusable
 from odradek.storage.checkpoints import UNKNOWN_BROKER_EPOCH, previous_broker_epoch
 from odradek.storage.directories.places import CLUSTER_METADATA
 from odradek.storage.directories.store import key_of
@@ -153,8 +153,8 @@ def _read(directory: str) -> Mapping[str, str]:
     except OSError as error:
         raise unusable(directory, error) from None
     meta_properties.check_writable(directory)
-    if metadata_store.FILE_NAME in entries:
-        raise _alone(directory, f" (it has {metadata_store.FILE_NAME})")
+    if OLD_STORE in entries:
+        raise _alone(directory, f" (it has {OLD_STORE})")
     partition = next((name for name in sorted(entries) if _is_partition(directory, name)), None)
     if FILE_NAME not in entries:
         if partition is not None:

@@ -1,8 +1,4 @@
-"""A node with `process.roles=controller`: claims its directories, opens the metadata log, serves, and stops.
-
-A new directory becomes that of a cluster: with the feature levels of the options, or with the records of
-`kafka-storage format`. A log that is damaged beyond mending is repaired (`metadata_log_repair.py`).
-"""
+"""A node with `process.roles=controller`: claims its directories, opens the metadata log, serves, stops."""
 
 from __future__ import annotations
 
@@ -15,27 +11,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from odradek.config.config_error import ConfigError
-from odradek.coordinator.cluster.features import METADATA_VERSION, first_levels
-from odradek.coordinator.controller.bootstrap import Beginning, beginning, first_records
 from odradek.server.cluster.member_directories import claim_member_directories
+from odradek.server.controlling.opening import open_metadata_log
 from odradek.server.controlling.serving import endpoints_of, serve_controller
 from odradek.server.controlling.snapshots import Snapshots
-from odradek.server.metadata.feature_levels import refuse_levels
 from odradek.server.metadata.meta_properties import new_id
-from odradek.server.metadata.metadata_log import (
-    DIRECTORY,
-    DiskMetadataLog,
-    MetadataLogSettings,
-    ThisVoter,
-)
-from odradek.server.metadata.metadata_log_opening import DamagedMetadataLog
-from odradek.server.metadata.metadata_log_repair import finish_repair, repair
+from odradek.server.metadata.metadata_log import DiskMetadataLog, ThisVoter
 from odradek.server.network.timers import wall_clock_ms
-from odradek.server.phase_bind import Node, bind_ports, do_nothing
-from odradek.storage.checkpoints import LOCK
-from odradek.storage.disk import OsDisk
+from odradek.server.phase_bind import Node, bind_ports, do_nothing, lock_metadata
 from odradek.wire.errors import KafkaError
-from odradek.wire.messages.metadata_records import AbortTransactionRecord, FeatureLevelRecord, MetadataRecord
 from odradek.wire.schema import uuid_from_text
 
 if TYPE_CHECKING:
@@ -68,11 +52,10 @@ class ControllerServer:
         `BrokerServer`."""
         assert config.controller is not None
         self.config = config
-        self._directory = config.controller.log_directory
+        self._directory = config.metadata_directory
         self._node = Node(
             config=config, now_ms=now_ms, owns_process=owns_process, on_end=on_end, sockets=sockets, disk=disk
         )
-        self._disk = disk or OsDisk()
         self._ending = AsyncExitStack()
 
     async def start(self) -> None:
@@ -143,59 +126,22 @@ class ControllerServer:
         failure = claimed.failures.get(self._directory)
         if failure is not None:
             raise ConfigError(f"{failure} The metadata of the cluster are there.")
-        try:
-            ending.callback(self._disk.lock(f"{self._directory}/{LOCK}").release)
-        except BlockingIOError:
-            raise ConfigError(
-                f"metadata.log.dir: The directory {self._directory} is in use by another node. Stop it, or "
-                "name another directory."
-            ) from None
+        lock_metadata(self._directory, ending, self._node.disk)
         return claimed.settle(claimed.cluster_id or new_id(os.urandom))
 
     def _opened_log(self, ports: Ports, ending: AsyncExitStack) -> DiskMetadataLog:
-        disk, path = self._disk, f"{self._directory}/{DIRECTORY}"
         directory_id = uuid_from_text(self.identity.directory_ids[self._directory])
-        voter = ThisVoter(self.node_id, directory_id, endpoints_of(ports))
-        try:
-            finish_repair(disk, path, logger.error)
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be opened: {error.strerror or error}.") from error
-        try:
-            log = self._new_log(disk, path, voter)
-        except DamagedMetadataLog as error:
-            logger.error("%s", error)
-            values = self.config.values
-            repair(
-                disk,
-                path,
-                (),
-                voter,
-                now_ms=self._node.now_ms(),
-                tell=logger.error,
-                is_guarded=bool(values["authorizer.class.name"]) or bool(self.config.security),
-            )
-            log = self._new_log(disk, path, voter)
+        log = open_metadata_log(
+            self.config,
+            self._directory,
+            ThisVoter(self.node_id, directory_id, endpoints_of(ports)),
+            log_directories=(),
+            now_ms=self._node.now_ms,
+            on_failure=self._failed,
+            disk=self._node.disk,
+        )
         ending.callback(self._close, log)
-        found = beginning(log.batches())
-        if found.has_level:
-            refuse_levels(self.config, self._directory)
-        else:
-            self._bootstrap(log, found)
         return log
-
-    def _new_log(self, disk: Disk, path: str, voter: ThisVoter) -> DiskMetadataLog:
-        values = self.config.values
-        settings = MetadataLogSettings(
-            segment_bytes=values["metadata.log.segment.bytes"],
-            segment_ms=values["metadata.log.segment.ms"],
-            bytes_between_snapshots_max=values["metadata.log.max.record.bytes.between.snapshots"],
-            snapshot_interval_ms_max=values["metadata.log.max.snapshot.interval.ms"],
-            retention_bytes=values["metadata.max.retention.bytes"],
-            retention_ms=values["metadata.max.retention.ms"],
-        )
-        return DiskMetadataLog(
-            disk, path, voter, now_ms=self._node.now_ms, settings=settings, on_failure=self._failed
-        )
 
     def _failed(self, reason: str) -> None:
         logger.critical("stopping, since the metadata log cannot be written any more: %s", reason)
@@ -207,23 +153,3 @@ class ControllerServer:
             logger.info("stopped cleanly")
         except KafkaError as error:
             logger.error("stopped; %s", error)
-
-    def _bootstrap(self, log: DiskMetadataLog, found: Beginning) -> None:
-        """Write the first records of a cluster. ConfigError: they cannot be written."""
-        records: Sequence[MetadataRecord] = log.bootstrap_records()
-        if records:
-            refuse_levels(self.config, self._directory)
-        else:
-            levels = first_levels() if self.config.first_levels is None else self.config.first_levels
-            records = first_records(levels, self.config.values["min.insync.replicas"])
-        level = next(
-            one.feature_level
-            for one in records
-            if isinstance(one, FeatureLevelRecord) and one.name == METADATA_VERSION
-        )
-        try:
-            if found.is_in_transaction:
-                log.append([AbortTransactionRecord(reason="Controller failover")], level)
-            log.append(records, level)
-        except KafkaError as error:
-            raise ConfigError(f"{log.directory} cannot be written: {error.message}") from error

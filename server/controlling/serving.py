@@ -7,7 +7,6 @@ and the handlers of requests that change the cluster are the same.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -17,17 +16,13 @@ from typing import TYPE_CHECKING, Protocol, cast
 from odradek.apis.controller.parts import ControllerEndpoint, ControllerParts, ReadableLog
 from odradek.apis.controller.table import CONTROLLER_MODULES
 from odradek.apis.table import Apis
-from odradek.config.config_error import ConfigError
-from odradek.coordinator.cluster.changes import TopicDefaults
-from odradek.coordinator.cluster.image_topics import InconsistentMetadata
-from odradek.coordinator.controller.batch import PartitionDefaults
 from odradek.coordinator.controller.broker_sessions import BrokerSessions
 from odradek.coordinator.controller.log import MetadataLog
 from odradek.coordinator.controller.machine import Controller
 from odradek.coordinator.controller.observers import Observers
 from odradek.server.background.schedule import Schedule
+from odradek.server.controlling.opening import loaded_controller, partition_defaults
 from odradek.server.controlling.watching import Watching
-from odradek.server.metadata.meta_properties import new_id
 from odradek.server.network.admission import is_address, is_host
 from odradek.server.network.connections import Connections
 from odradek.server.network.timers import steady_clock_ms
@@ -42,16 +37,12 @@ from odradek.server.node_parts import (
 )
 from odradek.server.phase_bind import live_config
 from odradek.server.reconfiguration import Reconfiguration
-from odradek.wire.errors import KafkaError
-from odradek.wire.schema import uuid_from_text
 
 if TYPE_CHECKING:
     from odradek.apis.declaration import Served
     from odradek.apis.node import NodeParts
-    from odradek.config.live import LiveConfig
     from odradek.server.network.ports import Ports
     from odradek.server.phase_bind import Node
-    from odradek.storage.config import LogConfig
 
 
 class ControllersLog(MetadataLog, ReadableLog, Protocol):
@@ -78,13 +69,9 @@ def serve_controller(
     schedule = Schedule(asyncio.get_running_loop())
     ending.callback(schedule.close)
     reconfiguration = Reconfiguration(live_config(node.config))
-    controller = _new_controller(node, log, cluster_id, reconfiguration.live)
-    try:
-        controller.load()
-    except (InconsistentMetadata, KafkaError) as error:
-        raise ConfigError(f"The metadata log cannot be used: {error}.") from error
+    controller = loaded_controller(Controller, node.config, log, cluster_id, reconfiguration.live)
     sessions = BrokerSessions(node.config.values["broker.session.timeout.ms"])
-    defaults = _partition_defaults(node)
+    defaults = partition_defaults(node.config)
     clock_ms = steady_clock_ms(node.now_ms)
     watching = Watching(
         controller,
@@ -105,7 +92,7 @@ def serve_controller(
         reads=schedule.reads,
         is_address=is_address,
         is_host=is_host,
-        directory_id=log.directory_id,
+        metadata_log=log,
         authorizer=authorizer_of(node, lambda: controller.view),
         clock_ms=clock_ms,
         controller=controller,
@@ -149,31 +136,6 @@ def serve_controller(
         controller=controller,
         connections=connections,
         watching=watching,
-    )
-
-
-def _new_controller(node: Node, log: MetadataLog, cluster_id: str, live: LiveConfig[LogConfig]) -> Controller:
-    values = node.config.values
-    return Controller(
-        log,
-        node_id=node.id,
-        cluster_id=cluster_id,
-        new_id=lambda: uuid_from_text(new_id(os.urandom)),
-        defaults=TopicDefaults(
-            values["num.partitions"], values["default.replication.factor"], values["min.insync.replicas"]
-        ),
-        check_topic_configs=live.check_topic,
-        check_broker_configs=live.check_broker,
-        check_group_configs=live.check_group,
-    )
-
-
-def _partition_defaults(node: Node) -> PartitionDefaults:
-    values = node.config.values
-    return PartitionDefaults(
-        node_id=node.id,
-        min_insync_replicas=values["min.insync.replicas"],
-        unclean_leader_election=values["unclean.leader.election.enable"],
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.controller.snapshot import snapshot_records
+from odradek.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from odradek.coordinator.controller.log import SnapshotId
@@ -43,7 +44,10 @@ class Snapshots:
         self._log.unwatch(self._appended)
         if self._log.is_snapshot_due_at_stop:
             state = self._controller.state
-            self._log.write_snapshot(snapshot_records(state), self._controller.metadata_version)
+            try:
+                self._log.write_snapshot(snapshot_records(state), self._controller.metadata_version)
+            except KafkaError as error:
+                logger.error("no snapshot of the metadata could be written: %s", error)
 
     def _look_again(self) -> None:
         self._timer = self._schedule.timers.after(LOOK_AGAIN_MS, self._look_again)

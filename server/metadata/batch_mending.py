@@ -17,7 +17,6 @@ from functools import cache
 from struct import Struct
 from typing import NamedTuple
 
-from odradek.server.metadata.write_ahead_log import Patch
 from odradek.wire._records import BatchHeader, read_batch_header
 from odradek.wire.checksums import crc32c
 from odradek.wire.errors import KafkaError, MalformedMessage
@@ -39,6 +38,13 @@ _OFFSET_BYTES = 8
 _LENGTH_BITS = 31
 _OFFSET = Struct(">q")
 _EPOCH = Struct(">i")
+
+
+class Patch(NamedTuple):
+    """New bytes for a damaged place."""
+
+    position: int
+    content: bytes
 
 
 class Mended(NamedTuple):

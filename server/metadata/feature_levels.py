@@ -6,12 +6,13 @@ Kafka's storage tool takes these options when it formats a directory, `odradek s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.config.config_error import ConfigError
 from odradek.coordinator.cluster.features import (
     DIRECTORIES_SINCE,
+    KRAFT_VERSION,
     METADATA_VERSION,
     first_levels,
 )
@@ -19,7 +20,6 @@ from odradek.wire.releases import RELEASES
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
-    from odradek.coordinator.cluster.view import ClusterView
 
 
 def read_levels(features: Sequence[str], release_version: str | None) -> dict[str, int] | None:
@@ -34,6 +34,8 @@ def read_levels(features: Sequence[str], release_version: str | None) -> dict[st
         if name in asked:
             raise ConfigError(f"--feature names {name} twice.")
         asked[name] = int(level)
+    if asked.get(KRAFT_VERSION, 1) < 1:
+        raise ConfigError(f"--feature {KRAFT_VERSION}=0: it is 1, since the voters are in the metadata log.")
     try:
         return first_levels(release_version, asked)
     except ValueError as error:
@@ -49,14 +51,8 @@ def refuse_levels(config: BrokerConfig, directory: str) -> None:
         )
 
 
-def check_levels(config: BrokerConfig, view: ClusterView) -> None:
-    """Refuses with ConfigError a start that would change existing levels, or whose directories need other
-    levels. `view` is the loaded one.
-    """
-    is_new = view.features_epoch == 0
-    if not is_new:
-        refuse_levels(config, config.data_directories[0])
-    levels = (config.first_levels or {}) if is_new else view.features
+def check_level(config: BrokerConfig, levels: Mapping[str, int]) -> None:
+    """ConfigError: the directories need a later metadata.version."""
     level = levels.get(METADATA_VERSION, DIRECTORIES_SINCE)
     if level < DIRECTORIES_SINCE and len(config.data_directories) > 1:
         raise ConfigError(

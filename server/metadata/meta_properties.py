@@ -2,8 +2,9 @@
 
 Each log directory has one, in Kafka's format of version 1 (`MetaProperties`, KIP-858): the cluster, the node,
 and an id of the directory itself. It is made when the directory is first used and never changed. A directory
-of another node or cluster, or one in which Kafka has data, is refused before anything in it is touched. One
-that cannot be used is left out as long as there is another.
+of another node or cluster is refused before anything in it is touched. So is one in which Kafka has data,
+unless the metadata log is there, whose only voter is this node. One that cannot be used is left out as long
+as there is another.
 
 Odradek's file ends with a checksum in a comment, unlike Kafka's: a directory that Kafka's tools have
 formatted gets the checksum with its first use, before the first partition.
@@ -19,7 +20,6 @@ from typing import NamedTuple
 
 from odradek.config.config_error import ConfigError
 from odradek.config.properties import parse_properties
-from odradek.server.metadata import metadata_store
 from odradek.storage.directories.store import key_of
 from odradek.wire.schema import uuid_to_text
 
@@ -27,7 +27,10 @@ FILE_NAME = "meta.properties"
 MEMBER = "odradek.member"
 """A property that Kafka passes over: the directory belongs to a node of a cluster, see
 `server/cluster/member_directories.py`."""
-_KRAFT_METADATA = "__cluster_metadata-0"
+METADATA_LOG = "__cluster_metadata-0"
+"""Directory of the metadata log, of Kafka and of Odradek."""
+OLD_STORE = "odradek-metadata.db"
+"""File of the metadata of a node alone in an earlier version, from which `migration.py` takes them over."""
 _CHECKSUM_MARK = b"#crc32="
 """The last line, a comment for Kafka: the checksum of the lines above."""
 _CHECKSUM_BYTES = len(_CHECKSUM_MARK) + len("89abcdef\n")
@@ -62,19 +65,22 @@ def claim_directories(
     node_id: int,
     cluster_id: str | None = None,
     new_cluster_id: str | None = None,
+    metadata_directory: str | None = None,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> Identity:
     """Make the directories where they are missing, and read or write their `meta.properties`.
 
     `cluster_id` is the configured one; None takes the id of the directories, else `new_cluster_id`, else a
-    random one. Raises
+    random one. `metadata_directory` has the metadata log; None: the first one. Raises
     ConfigError: a directory belongs to another cluster, node or program, or none can be made and written.
     """
+    directories = list(directories)
+    with_metadata = metadata_directory or directories[0]
     failures: dict[str, str] = {}
     found: dict[str, _Found] = {}
-    for directory in directories:
+    for directory in dict.fromkeys((*directories, with_metadata)):
         try:
-            found[directory] = _read(directory)
+            found[directory] = _read(directory, with_metadata)
         except Unusable as error:
             failures[directory] = str(error)
             last = error
@@ -107,20 +113,18 @@ def claim_directories(
 
 
 def is_kafkas(directory: str) -> bool:
-    """Whether Apache Kafka has data there: the metadata of its cluster, or partitions in a directory whose
-    `meta.properties` is Kafka's. Raises OSError.
+    """Whether Apache Kafka has data there, and Odradek has not taken them over: the metadata of its cluster,
+    or partitions, in a directory whose `meta.properties` is Kafka's. Raises OSError.
     """
     entries = set(os.listdir(directory))
-    if _KRAFT_METADATA in entries:
-        return True
     # The first directory of Odradek has the metadata, even if Kafka's tools formatted it.
-    if FILE_NAME not in entries or metadata_store.FILE_NAME in entries:
-        return False
-    if not any(key_of(name) and os.path.isdir(os.path.join(directory, name)) for name in entries):
+    if FILE_NAME not in entries or OLD_STORE in entries:
         return False
     with open(os.path.join(directory, FILE_NAME), "rb") as file:
         content = file.read()
-    return bool(_parsed(content)) and not has_our_mark(content)
+    if has_our_mark(content) or not _parsed(content):
+        return False
+    return any(key_of(name) and os.path.isdir(os.path.join(directory, name)) for name in entries)
 
 
 def has_our_mark(content: bytes) -> bool:
@@ -142,19 +146,19 @@ def _parsed(content: bytes) -> dict[str, str]:
     return properties if is_whole else {}
 
 
-def _read(directory: str) -> _Found:
+def _read(directory: str, with_metadata: str) -> _Found:
     """The content of the directory's file. Creates the directory if it is missing."""
     try:
         os.makedirs(directory, exist_ok=True)
         theirs = is_kafkas(directory)
     except OSError as error:
-        raise unusable(directory, error) from None
+        raise unusable(error.filename or directory, error) from None
     check_writable(directory)
-    if theirs:
+    if theirs and not os.path.isdir(os.path.join(with_metadata, METADATA_LOG)):
         raise ConfigError(
-            f"Directory {directory} of log.dirs was written by Apache Kafka, whose cluster metadata "
-            f"({_KRAFT_METADATA}) is not read here: name another directory, and take topics into it with "
-            f"odradek import-log {directory} --topic NAME --data-dir THERE."
+            f"Directory {directory} of log.dirs was written by Apache Kafka, and the metadata of its cluster "
+            f"({METADATA_LOG}) are not in {with_metadata}: name another directory, and take topics into it "
+            f"with odradek import-log {directory} --topic NAME --data-dir THERE."
         )
     path = os.path.join(directory, FILE_NAME)
     try:

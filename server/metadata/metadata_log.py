@@ -53,6 +53,7 @@ from odradek.storage.log.slices import Slice
 from odradek.wire._records import BatchHeader, read_batch_header
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.wire.messages.metadata_records import (
+    AnyRecord,
     BeginTransactionRecord,
     ControlRecord,
     Endpoint,
@@ -69,7 +70,6 @@ from odradek.wire.messages.metadata_records import (
 from odradek.wire.records import iter_batches
 from odradek.wire.work import Work, finish
 
-DIRECTORY = "__cluster_metadata-0"
 KRAFT_VERSION_LEVEL = 1
 SNAPSHOTS_KEPT = 2
 RECORDS_WITHOUT_SNAPSHOT_MAX = 1000
@@ -157,7 +157,7 @@ class DiskMetadataLog:
         except OSError as error:
             raise ConfigError(f"{directory} cannot be opened: {error.strerror or error}.") from error
         except KafkaError as error:
-            raise ConfigError(f"{directory} cannot be written: {error.message}.") from error
+            raise ConfigError(f"{directory} cannot be written: {error.message}") from error
 
     def _begin(self, opened: Opened) -> None:
         """Begin the next leader epoch."""
@@ -207,6 +207,11 @@ class DiskMetadataLog:
         """Id of the log directory with the log."""
         return self._voter.directory_id
 
+    @property
+    def has_state_snapshot(self) -> bool:
+        """Whether it begins with a snapshot of a cluster's state."""
+        return self._base is not None
+
     def batches(self) -> Iterator[LoadedBatch]:
         """All batches of the newest sound snapshot, then all after it. Those of a formatted directory are not
         among them (`bootstrap_records`).
@@ -215,18 +220,22 @@ class DiskMetadataLog:
         """
         try:
             if self._base is not None:
-                snapshot = read_snapshot(self._disk, self.directory, self._base)
-                for records in snapshot.records():
-                    yield LoadedBatch(records, self._base.end_offset - 1, True)
-            for batch, header in self._batches_from(self._base.end_offset if self._base else 0):
-                yield LoadedBatch(list(records_of_batch(batch, header)), header.last_offset, False)
+                for content in read_snapshot(self._disk, self.directory, self._base).batches:
+                    yield LoadedBatch(self._decoded(content), self._base.end_offset - 1, True)
+            for content, header in self._batches_from(self._base.end_offset if self._base else 0):
+                yield LoadedBatch(self._decoded(content, header), header.last_offset, False)
+        except OSError as error:
+            raise ConfigError(f"{self.directory} cannot be read: {error.strerror or error}.") from error
+
+    def _decoded(self, content: bytes, header: BatchHeader | None = None) -> Iterator[AnyRecord]:
+        """One after the other: all of many partitions would be a lot of memory."""
+        try:
+            yield from records_of_batch(content, header)
         except MalformedMessage as error:
             raise ConfigError(
                 f"{self.directory} has records that this version of Odradek does not know: {error}. Start it "
                 "with the version that wrote them."
             ) from error
-        except OSError as error:
-            raise ConfigError(f"{self.directory} cannot be read: {error.strerror or error}.") from error
 
     def _batches_from(self, offset: int) -> Iterator[tuple[bytes, BatchHeader]]:
         for segment in self._log.files.from_offset(offset):

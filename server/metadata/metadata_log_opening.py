@@ -8,12 +8,14 @@ bits, cuts a write that was never finished, and opens the segments. Damage beyon
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from odradek.config.config_error import ConfigError
 from odradek.coordinator.cluster.topics import CLUSTER_METADATA_TOPIC_ID
 from odradek.coordinator.controller.log import SnapshotId
 from odradek.server.metadata import quorum_state
+from odradek.server.metadata.batch_mending import Patch
 from odradek.server.metadata.metadata_log_survey import Place, Survey, survey
 from odradek.server.metadata.metadata_snapshots import (
     BOOTSTRAP,
@@ -25,7 +27,6 @@ from odradek.server.metadata.metadata_snapshots import (
     snapshot_ids,
 )
 from odradek.server.metadata.quorum_state import ReadState
-from odradek.server.metadata.write_ahead_log import Patch
 from odradek.storage.checkpoints import (
     LEADER_EPOCHS,
     PARTITION_METADATA,
@@ -38,13 +39,32 @@ from odradek.storage.log.log import Log
 from odradek.storage.log.segment_file import FilePool
 from odradek.storage.log.segment_paths import LOG, file_name
 from odradek.storage.recovery.recovery import Recovered, open_log
-from odradek.wire.messages.metadata_records import VotersRecord
+from odradek.wire.messages.metadata_records import LeaderChangeMessage, VotersRecord
+
+REPAIRED = ".repaired"
+"""Suffix of the new log of a repair (`metadata_log_repair.py`) once it is complete."""
 
 Tell = Callable[[str], object]
 
 
 class DamagedMetadataLog(ConfigError):
     """The log is ours, and damaged beyond mending."""
+
+
+def finish_repair(disk: Disk, directory: str, tell: Tell) -> None:
+    """Finish a repair that a crash has interrupted after its new log was complete. To be called before each
+    opening of the log. Raises OSError.
+    """
+    if not disk.exists(directory + REPAIRED):
+        return
+    if disk.exists(directory):
+        number = 0
+        while disk.exists(kept := f"{directory}.{number}.damaged"):
+            number += 1
+        disk.rename(directory, kept)
+        tell(f"the damaged metadata log is kept as {kept}")
+    disk.rename(directory + REPAIRED, directory)
+    disk.sync_directory(directory.rpartition("/")[0])
 
 
 class Finding(NamedTuple):
@@ -64,6 +84,14 @@ class Finding(NamedTuple):
     @property
     def is_lost(self) -> bool:
         return bool(self.survey.lost)
+
+
+class KnownVoters(NamedTuple):
+    """The voters of the log."""
+
+    record: VotersRecord | None
+    """Voters of the newest record; None: the options of Kafka's nodes name them (kraft.version 0)."""
+    ids: list[int]
 
 
 class Opened(NamedTuple):
@@ -172,7 +200,7 @@ def open_files(
     found = examine(disk, directory)
     if found.is_lost:
         raise DamagedMetadataLog(f"{directory}: {told_of_lost(found)}.")
-    voters = _last_voters(found)
+    voters = _known_voters(found)
     _refuse_others(directory, voters, voter_id)
     mend(disk, directory, [*_snapshot_patches(found), *found.survey.patches], tell)
     if found.quorum.is_damaged:
@@ -204,7 +232,7 @@ def open_files(
         [one for one in found.snapshot_ids if one not in found.damaged_snapshots],
         found.base,
         found.quorum.state.leader_epoch if found.quorum.state is not None else 0,
-        voters,
+        voters.record,
         batches[-1].header.max_timestamp if batches else _timestamp_of(found.snapshot),
         sum(len(batch.content) for batch in batches if batch.header.base_offset >= from_offset),
     )
@@ -280,23 +308,31 @@ def _write_identity(disk: Disk, path: str, topic_id: bytes) -> None:
         write_partition_metadata(disk, path, topic_id)
 
 
-def _refuse_others(directory: str, voters: VotersRecord | None, voter_id: int) -> None:
-    others = [str(one.voter_id) for one in (voters.voters if voters else ()) if one.voter_id != voter_id]
+def refuse_other_voters(disk: Disk, directory: str, voter_id: int) -> None:
+    """ConfigError: the log, if there is one, has other voters, or cannot be read. Nothing is changed. For a
+    directory that nobody has claimed yet."""
+    try:
+        if disk.exists(directory):
+            _refuse_others(directory, _known_voters(examine(disk, directory)), voter_id)
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be read: {error.strerror or error}.") from error
+
+
+def _refuse_others(directory: str, known: KnownVoters, voter_id: int) -> None:
+    others = [str(one) for one in known.ids if one != voter_id]
     if others:
         raise ConfigError(
             f"{directory} is the log of several voters, among them {', '.join(others)}: run them with Apache "
-            "Kafka; a controller of Odradek is the only one of its cluster."
+            "Kafka; a node of Odradek that has the metadata is the only voter of its cluster."
         )
 
 
-def _last_voters(found: Finding) -> VotersRecord | None:
-    voters = None
-    control = [batch for batch in found.survey.batches if batch.header.is_control]
-    for records in (
-        *(found.snapshot.records() if found.snapshot else ()),
-        *(one.records() for one in control),
-    ):
-        for record in records:
-            if isinstance(record, VotersRecord):
-                voters = record
-    return voters
+def _known_voters(found: Finding) -> KnownVoters:
+    record, ids = None, list[int]()
+    of_log = (batch.records() for batch in found.survey.batches if batch.header.is_control)
+    for one in chain(found.snapshot.control_records() if found.snapshot else (), chain.from_iterable(of_log)):
+        if isinstance(one, VotersRecord):
+            record, ids = one, [voter.voter_id for voter in one.voters]
+        elif isinstance(one, LeaderChangeMessage) and record is None:
+            ids = [voter.voter_id for voter in one.voters]
+    return KnownVoters(record, ids)

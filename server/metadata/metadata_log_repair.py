@@ -29,8 +29,13 @@ from odradek.coordinator.controller.records import config_records, feature_recor
 from odradek.coordinator.controller.snapshot import snapshot_records
 from odradek.server.metadata import quorum_state
 from odradek.server.metadata.metadata_log import ThisVoter
-from odradek.server.metadata.metadata_log_opening import Finding, examine, told_of_lost
-from odradek.server.metadata.metadata_repair import KEEPING_ALL, KEEPING_LATEST, NAMES_TOLD
+from odradek.server.metadata.metadata_log_opening import (
+    REPAIRED,
+    Finding,
+    examine,
+    finish_repair,
+    told_of_lost,
+)
 from odradek.server.metadata.metadata_snapshots import (
     BOOTSTRAP,
     read_snapshot,
@@ -57,8 +62,9 @@ from odradek.wire.messages.metadata_records import (
 from odradek.wire.work import finish
 
 REPAIRING = ".repairing"
-REPAIRED = ".repaired"
-"""Suffix of the new log once it is complete."""
+KEEPING_ALL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+KEEPING_LATEST = {"cleanup.policy": "compact"}
+NAMES_TOLD = 20
 _GUARDING = (
     AccessControlEntryRecord,
     RemoveAccessControlEntryRecord,
@@ -68,22 +74,6 @@ _GUARDING = (
 _PRODUCER_IDS_MAX = 2**63 - 1
 
 Tell = Callable[[str], object]
-
-
-def finish_repair(disk: Disk, directory: str, tell: Tell) -> None:
-    """Finish a repair that a crash has interrupted after its new log was complete. To be called before each
-    opening of the log. Raises OSError.
-    """
-    if not disk.exists(directory + REPAIRED):
-        return
-    if disk.exists(directory):
-        number = 0
-        while disk.exists(kept := f"{directory}.{number}.damaged"):
-            number += 1
-        disk.rename(directory, kept)
-        tell(f"the damaged metadata log is kept as {kept}")
-    disk.rename(directory + REPAIRED, directory)
-    disk.sync_directory(directory.rpartition("/")[0])
 
 
 def repair(

@@ -14,8 +14,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from odradek.server.metadata.batch_mending import ReadBatch, base_offset_at, mended_batch, sound_after
-from odradek.server.metadata.write_ahead_log import Patch
+from odradek.server.metadata.batch_mending import (
+    Patch,
+    ReadBatch,
+    base_offset_at,
+    mended_batch,
+    sound_after,
+)
 from odradek.storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
 from odradek.storage.disk import Disk, read_file
 from odradek.storage.log.leader_epochs import LeaderEpochs

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from odradek.coordinator.controller.log import SnapshotId
-from odradek.server.metadata.batch_mending import base_offset_at, mended_batch, sound_after
+from odradek.server.metadata.batch_mending import Patch, base_offset_at, mended_batch, sound_after
 from odradek.server.metadata.metadata_batches import BatchBuilder, control_batch
-from odradek.server.metadata.write_ahead_log import Patch
 from odradek.storage.disk import Disk, File, read_file, sync_file, write_all
+from odradek.wire._records import read_batch_header
 from odradek.wire.messages.metadata_records import (
     AnyRecord,
     ControlRecord,
@@ -57,6 +57,13 @@ class Snapshot(NamedTuple):
         """The records of each batch. Raises as the decoders do."""
         for batch in self.batches:
             yield list(records_of_batch(batch))
+
+    def control_records(self) -> Iterator[AnyRecord]:
+        """The records of the quorum, in batches of their own."""
+        for batch in self.batches:
+            header = read_batch_header(batch)
+            if header.is_control:
+                yield from records_of_batch(batch, header)
 
     @property
     def last_contained_timestamp(self) -> int:

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from odradek.config.config_error import ConfigError
-from odradek.coordinator.cluster.machine import LOG_DIRECTORY, Row
 from odradek.coordinator.cluster.view import UNASSIGNED
-from odradek.coordinator.controller.from_rows import FromRows, from_rows
+from odradek.coordinator.controller.from_rows import LOG_DIRECTORY, FromRows, Row, from_rows
 from odradek.coordinator.controller.record_versions import TRANSACTIONS_SINCE, version_of
+from odradek.server.metadata.meta_properties import METADATA_LOG
 from odradek.server.metadata.metadata_batches import BATCH_RECORDS_MAX
-from odradek.server.metadata.metadata_log import DIRECTORY, DiskMetadataLog, ThisVoter
+from odradek.server.metadata.metadata_log import DiskMetadataLog, ThisVoter
+from odradek.server.metadata.old_store import read_rows, verify
 from odradek.storage.directories.places import (
     DELETE_SUFFIX,
     FILE_NAME_BYTES_MAX,
@@ -52,17 +53,6 @@ class Node(NamedTuple):
     """The log directory in which the metadata log belongs."""
 
 
-def read_rows(path: str) -> list[Row]:
-    """All rows of a store that nobody has open. ConfigError as of the store; `DamagedMetadata` among them."""
-    from odradek.server.metadata.metadata_store import SqliteMetadataStore
-
-    store = SqliteMetadataStore(path)
-    try:
-        return list(store.rows())
-    finally:
-        store.close()
-
-
 def migrate(
     disk: Disk,
     path: str,
@@ -78,7 +68,7 @@ def migrate(
     """
     if not disk.exists(path):
         return False
-    target = f"{node.metadata_directory}/{DIRECTORY}"
+    target = f"{node.metadata_directory}/{METADATA_LOG}"
     try:
         if not disk.exists(target):
             rows = rows_of(path)
@@ -98,33 +88,31 @@ def migrate(
     return True
 
 
-def check_migration(path: str) -> list[str]:
-    """Say what a migration of the store at `path` would take over, and what not, a sentence each.
+def check_migration(path: str) -> tuple[bool, list[str]]:
+    """Whether the store at `path` can be taken over, and a clause for each thing that would be, or cannot be.
     Nothing is changed.
     """
-    from odradek.server.metadata.metadata_store import verify
-
     rows, wrong = verify(path)
-    told = [f"{path} is damaged, and a start repairs it before it is taken over: {one}." for one in wrong]
+    if wrong:
+        return False, wrong
     try:
         taken = from_rows(rows, {})
     except (ValueError, KafkaError) as error:
-        return [*told, f"The metadata in {path} cannot be taken over as they are: {error}."]
+        return False, [f"its rows cannot be taken over: {error}"]
+    refused = {type(one).__name__ for one in taken.records if not _is_known(one, taken.metadata_version)}
+    if refused:
+        names = ", ".join(sorted(refused))
+        return False, [f"{names} cannot be written at metadata.version {taken.metadata_version}"]
     view = taken.view
     partitions = sum(len(topic.partitions) for topic in view.topics.values())
     acls = 0 if view.acls is None else len(view.acls)
-    told.append(
-        f"The metadata in {path} can be taken over: {len(view.topics)} topics with {partitions} partitions, "
-        f"{acls} ACLs, {len(view.scram_users.credentials)} credentials of users "
-        f"({len(taken.records)} records)."
-    )
-    refused = {type(one).__name__ for one in taken.records if not _is_known(one, taken.metadata_version)}
-    told += [
-        f"{name} cannot be written at metadata.version {taken.metadata_version}." for name in sorted(refused)
+    told = [
+        f"{len(view.topics)} topics with {partitions} partitions, {acls} ACLs and "
+        f"{len(view.scram_users.credentials)} credentials of users can be taken over into the metadata log"
     ]
     if taken.deletions:
-        told.append(f"The deletion of {len(taken.deletions)} topics would be finished before.")
-    return told
+        told.append(f"the deletion of {len(taken.deletions)} topics has to be finished")
+    return True, told
 
 
 def _is_known(record: MetadataRecord, metadata_version: int) -> bool:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 
 from odradek.config.config_error import ConfigError
-from odradek.server.metadata import meta_properties, metadata_store
+from odradek.server.metadata import meta_properties
 
 
 def refuse_directories(directories: Sequence[str]) -> None:
@@ -24,6 +24,6 @@ def refuse_directories(directories: Sequence[str]) -> None:
 
 
 def _is_of_node_alone(path: str) -> bool:
-    if os.path.exists(os.path.join(path, metadata_store.FILE_NAME)):
+    if os.path.exists(os.path.join(path, meta_properties.OLD_STORE)):
         return True
     return meta_properties.is_ours(path) and not meta_properties.is_member(path)

@@ -26,7 +26,7 @@ from odradek.config.options import (
     topic_values,
 )
 from odradek.coordinator.cluster.changes import ConfigChange, TopicDefaults
-from odradek.coordinator.cluster.machine import ClusterMachine
+from odradek.coordinator.cluster.draft import at_once
 from odradek.coordinator.cluster.producer_ids import ProducerIds
 from odradek.coordinator.cluster.publishing import NodeLogs
 from odradek.coordinator.cluster.topics import (
@@ -41,6 +41,9 @@ from odradek.coordinator.cluster.view import (
     Broker,
     Endpoint,
 )
+from odradek.coordinator.controller.alone import LoneController
+from odradek.coordinator.controller.batch import PartitionDefaults
+from odradek.coordinator.controller.records import broker_record
 from odradek.coordinator.group_coordinator import GroupCoordinator
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.coordinator.shares.state.coordinator import ShareCoordinator
@@ -55,9 +58,12 @@ from odradek.storage.disk import OsDisk, OsFile
 from odradek.storage.log.slices import Slice
 from odradek.wire.codec import decode_message, encode_message, encoder
 from odradek.wire.errors import KafkaError
+from odradek.wire.messages.metadata_records import FeatureLevelRecord, KRaftVersionRecord
 from odradek.wire.records import build_batch
 from odradek.wire.work import finish
+from tests.coordinator.memory_metadata_log import MemoryMetadataLog
 
+LEVEL = 33
 NODE_ID = 1
 START_MS = 1_700_000_000_000
 
@@ -182,24 +188,28 @@ class FakeLoop:
         return sum(timer.callback is not None for _, _, timer in self._heap)
 
 
-class MemoryMetadata:
-    """A MetadataStore in a dict; `failure` makes it refuse."""
+class MetadataLog(MemoryMetadataLog):
+    """Log of a cluster of the newest level; `failure` makes it refuse."""
+
+    leader_epoch = 1
+    directory_id = bytes(15) + b"\7"
 
     def __init__(self):
-        self.saved = []
+        super().__init__(KRaftVersionRecord(version=0, kraft_version=1))
         self.failure = None
+        self.append([FeatureLevelRecord(name="metadata.version", feature_level=LEVEL)], LEVEL)
 
-    def rows(self):
-        return list(self.saved)
-
-    def write(self, rows):
-        finish(self.writing(rows))
-
-    def writing(self, rows):
+    def appending(self, records, metadata_version):
         if self.failure is not None:
             raise self.failure
-        yield None
-        self.saved += rows
+        return (yield from super().appending(records, metadata_version))
+
+
+class Machine(LoneController):
+    def register_broker(self, broker):
+        """One that is not this node."""
+        record = broker_record(broker, LEVEL)
+        finish(self.changing(at_once(lambda draft: draft.add_records([record]))))
 
 
 class FailingLog(PartitionLog):
@@ -291,12 +301,14 @@ class Node:
         self._defaults = topic_defaults(broker_values(BrokerLayers(start=self.start_configs)))
         self.store = LogStore(QuickDisk(), directories or [str(directory)])
         self.store.open(self.loop.now_ms)
-        ids = itertools.count(1)
-        self.metadata = MemoryMetadata()
-        self.machine = ClusterMachine(
+        # The registration takes 0, topics the others.
+        ids = itertools.count(0)
+        self.metadata = MetadataLog()
+        self.machine = Machine(
             self.metadata,
+            node_id=NODE_ID,
             cluster_id="test-cluster",
-            new_topic_id=lambda: next(ids).to_bytes(16, "big"),
+            new_id=lambda: next(ids).to_bytes(16, "big"),
             defaults=TopicDefaults(partition_count=1, replication_factor=1),
             check_topic_configs=lambda name, overrides: check_topic_configs(overrides, self._defaults),
             check_broker_configs=lambda owner, overrides: parse_broker_configs(
@@ -309,8 +321,9 @@ class Node:
         self.machine.publisher.logs = StoreLogs(self)
         self.machine.load()
         self.machine.publisher.subscribe(self._view_changed)
-        self.machine.register_broker(
-            Broker(NODE_ID, {"PLAINTEXT": Endpoint("registered.example", 9092)}), is_controller=True
+        self.machine.register(
+            Broker(NODE_ID, {"PLAINTEXT": Endpoint("registered.example", 9092)}),
+            lambda: PartitionDefaults(node_id=NODE_ID),
         )
         self.leadership = Leadership(lambda: self.machine.view, self.store, NODE_ID)
         self.group_logs = {}
@@ -332,6 +345,7 @@ class Node:
         parts = NodeParts(
             node_id=NODE_ID,
             plane=self.machine,
+            metadata_log=self.metadata,
             store=self.store,
             leadership=self.leadership,
             groups=lambda: self.groups,

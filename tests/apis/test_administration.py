@@ -100,10 +100,10 @@ def test_nobody_else_becomes_a_voter(node):
     assert (answer.error_code, "one node" in answer.error_message) == (ErrorCode.INVALID_REQUEST, True)
 
 
-def test_at_level_0_of_the_quorum_the_voters_are_fixed(node):
+def test_the_one_voter_stays(node):
     removal = RemoveRaftVoterRequest(cluster_id=None, voter_id=1, voter_directory_id=bytes(range(16)))
-    assert node.ask(voter(1), 1).error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert node.ask(removal, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert node.ask(voter(1), 1).error_code == ErrorCode.DUPLICATE_VOTER
+    assert node.ask(removal, 0).error_code == ErrorCode.VOTER_NOT_FOUND
     assert node.ask(voter(1, ZERO_UUID), 1).error_code == ErrorCode.INVALID_REQUEST
 
 

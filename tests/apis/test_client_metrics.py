@@ -165,14 +165,12 @@ def test_clients_are_told_apart_by_their_address(measured):
 
 
 def test_a_subscription_outlives_a_restart(node):
-    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.controller.alone import LoneController
 
     node.set_configs(ClientMetricsOwner("a/b"), {"metrics": "org.a", "interval.ms": "500"})
     node.set_configs(ClientMetricsOwner("gone"), {"metrics": "org.a"})
     node.set_configs(ClientMetricsOwner("gone"), {})
-    rows = {(row.table, row.key): row.value for row in node.metadata.saved}
-    node.metadata.saved = [row for row in node.metadata.saved if rows[row.table, row.key] is not None]
-    again = ClusterMachine(node.metadata, cluster_id="test-cluster", new_topic_id=lambda: b"")
+    again = LoneController(node.metadata, node_id=1, cluster_id="test-cluster", new_id=lambda: b"")
     again.load()
     assert again.view.client_metrics_configs == {"a/b": {"metrics": "org.a", "interval.ms": "500"}}
 

@@ -9,6 +9,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
+from odradek.wire.messages.metadata_records import ProducerIdsRecord
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
@@ -221,7 +222,8 @@ def test_every_producer_gets_an_id_of_its_own(node, version):
 def test_ids_come_in_blocks_that_are_stored_before_they_are_given(node):
     blocks = [init(node).producer_id // 1000 for _ in range(1001)]
     assert blocks == [0] * 1000 + [1]
-    assert [row.value for row in node.metadata.saved] == ["1000", "2000"]
+    stored = [one for one in node.metadata.records if isinstance(one, ProducerIdsRecord)]
+    assert [one.next_producer_id for one in stored] == [1000, 2000]
 
 
 def test_a_producer_that_asks_again_gets_a_new_id(node):

@@ -26,7 +26,7 @@ def test_kafkas_configuration_of_a_controller_makes_one():
     config = controller()
     assert config.cluster is None
     assert config.controller.listeners == config.listeners == (Listener("CONTROLLER", "127.0.0.1", 9093),)
-    assert config.controller.log_directory == "data"
+    assert config.metadata_directory == "data"
     assert (config.node_id, config.advertised) == (100, {})
     assert config.warnings == config.without_effect == ()
     # As a broker of the cluster has it, and unlike a node alone.
@@ -34,7 +34,7 @@ def test_kafkas_configuration_of_a_controller_makes_one():
 
 
 def test_the_log_has_a_directory_of_its_own_on_demand():
-    assert controller({"metadata.log.dir": "fast"}).controller.log_directory == "fast"
+    assert controller({"metadata.log.dir": "fast"}).metadata_directory == "fast"
 
 
 def test_listeners_are_in_the_order_of_the_names_and_may_be_advertised():
@@ -58,6 +58,7 @@ def test_options_of_controllers_count_there_alone():
     }
     assert controller(of_controllers).without_effect == ()
     assert controller({"replica.lag.time.max.ms": "7000"}).without_effect == ("replica.lag.time.max.ms",)
+    del of_controllers["metadata.log.max.record.bytes.between.snapshots"]  # a node alone has the log, too
     assert BrokerConfig(of_controllers).without_effect == tuple(of_controllers)
 
 

@@ -1,29 +1,23 @@
-"""Both deciders, over rows and over metadata records: what they refuse, what they write, and that a restart
-finds the same."""
+"""Requests that a controller refuses, changes that it makes, and that a restart finds the same."""
 
 import copy
 import itertools
-from typing import Any
 
 import pytest
 
 from odradek.coordinator.cluster.changes import ConfigChange, GroupOwner, TopicDefaults
 from odradek.coordinator.cluster.draft import at_once
-from odradek.coordinator.cluster.machine import ClusterMachine, Row
 from odradek.coordinator.cluster.publishing import NodeLogs
 from odradek.coordinator.cluster.topics import (
     NewPartitions,
     NewTopic,
-)
-from odradek.coordinator.cluster.view import (
-    Broker,
-    Endpoint,
 )
 from odradek.coordinator.controller.machine import Controller
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.metadata_records import (
     BrokerRegistrationChangeRecord,
     FeatureLevelRecord,
+    MetadataRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
@@ -31,64 +25,29 @@ from odradek.wire.work import finish
 from tests.coordinator.memory_metadata_log import MemoryMetadataLog
 
 
-class MemoryStore:
-    """Rows in a dict; `fails` makes the next write fail."""
-
-    def __init__(self) -> None:
-        self.held: dict[tuple[str, str], str] = {}
-        self.fails = False
-
-    def rows(self):
-        return [Row(table, key, value) for (table, key), value in self.held.items()]
-
-    def write(self, rows) -> None:
-        finish(self.writing(rows))
-
-    def writing(self, rows):
-        yield None
-        if self.fails:
-            self.fails = False
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-        for table, key, value in rows:
-            if value is None:
-                del self.held[table, key]
-            else:
-                self.held[table, key] = value
-
-
 def check_configs(name, configs):
     if "bad.setting" in configs:
         raise KafkaError(ErrorCode.INVALID_CONFIG, "bad.setting is bad")
 
 
-def machine_over(store: MemoryStore | MemoryMetadataLog, *brokers: int) -> ClusterMachine | Controller:
-    """A machine that has loaded what the store has, and these brokers alone."""
+def machine_over(log: MemoryMetadataLog, *brokers: int) -> Controller:
+    """A controller that has loaded what the log has, and these brokers alone."""
     brokers = brokers or (1,)
-    settings: dict[str, Any] = {
-        "cluster_id": "c",
-        "defaults": TopicDefaults(partition_count=2),
-        "check_topic_configs": check_configs,
-        "check_broker_configs": check_configs,
-        "check_group_configs": check_configs,
-    }
-    if isinstance(store, MemoryMetadataLog):
-        return controller_over(store, brokers, settings)
-    machine = ClusterMachine(store, new_topic_id=new_ids(len(store.held)), **settings)
-    machine.load()
-    for broker in brokers:
-        machine.register_broker(
-            Broker(broker, {"PLAINTEXT": Endpoint("localhost", 9092)}), is_controller=broker == 1
-        )
-    return machine
-
-
-def controller_over(log: MemoryMetadataLog, brokers: tuple[int, ...], settings: dict[str, Any]) -> Controller:
     if not log.end_offset:
         log.append([FeatureLevelRecord(name="metadata.version", feature_level=33)], 33)
-    controller = Controller(log, node_id=1, new_id=new_ids(log.end_offset), **settings)
+    controller = Controller(
+        log,
+        node_id=1,
+        cluster_id="c",
+        new_id=new_ids(log.end_offset),
+        defaults=TopicDefaults(partition_count=2),
+        check_topic_configs=check_configs,
+        check_broker_configs=check_configs,
+        check_group_configs=check_configs,
+    )
     controller.load()
     before = controller.view.registrations
-    records = [
+    records: list[MetadataRecord] = [
         UnregisterBrokerRecord(broker_id=one, broker_epoch=broker.epoch)
         for one, broker in before.items()
         if one not in brokers
@@ -115,11 +74,8 @@ def add_records(controller: Controller, *records) -> None:
     finish(controller.changing(at_once(lambda draft: draft.add_records(records))))
 
 
-def cordon(machine: ClusterMachine | Controller, *cordoned: int) -> None:
+def cordon(machine: Controller, *cordoned: int) -> None:
     """These brokers take no replicas, all others do."""
-    if isinstance(machine, ClusterMachine):
-        machine.publisher.logs.takes_replicas = lambda node_id: node_id not in cordoned
-        return
     brokers = machine.view.registrations.values()
     changes = [
         BrokerRegistrationChangeRecord(
@@ -132,14 +88,9 @@ def cordon(machine: ClusterMachine | Controller, *cordoned: int) -> None:
     add_records(machine, *changes)
 
 
-@pytest.fixture(params=[MemoryStore, MemoryMetadataLog], ids=["rows", "records"])
-def store(request):
-    return request.param()
-
-
 @pytest.fixture
-def rows():
-    return MemoryStore()
+def store():
+    return MemoryMetadataLog()
 
 
 @pytest.fixture
@@ -271,23 +222,9 @@ def test_a_topic_made_anew_has_a_new_id_and_frees_its_name(machine, store):
     assert create(machine, "a_b") == "INVALID_TOPIC_EXCEPTION"
     assert codes(machine.delete_topics(["a.b", "none"])) == ["NONE", "UNKNOWN_TOPIC_OR_PARTITION"]
     assert machine.view.topic_by_id(old.topic_id) is None
-    if isinstance(store, MemoryStore):
-        assert store.held == {("deletion", old.topic_id.hex()): "a.b"}
     assert machine_over(store).view.topics == {}
     assert create(machine, "a_b") == "NONE"
     assert machine.view.topic("a_b").topic_id != old.topic_id
-
-
-def test_a_deletion_is_known_after_a_restart_until_it_is_finished(rows):
-    machine = machine_over(rows)
-    create(machine, "events")
-    topic_id = machine.view.topic("events").topic_id
-    machine.delete_topics(["events"])
-    restarted = machine_over(rows)
-    assert restarted.deletions == {topic_id: "events"}
-    restarted.finish_deletion(topic_id)
-    create(restarted, "other")
-    assert machine_over(rows).deletions == {}
 
 
 def test_growing_keeps_what_is_there(store):

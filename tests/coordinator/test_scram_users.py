@@ -9,7 +9,6 @@ from odradek.coordinator.security.scram_users import (
     Upsertion,
     credential_of,
     from_row,
-    row_key,
 )
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.scram import salted_password, verify_proof
@@ -106,7 +105,8 @@ def test_a_row_is_read_as_it_was_written():
         (key, credential), *_ = NO_USERS.alterations(
             [], [upsertion(user, SHA_512)], are_supported=True
         ).credentials.items()
-        assert from_row(row_key(key), credential.text()) == (key, credential)
+        text = " ".join(one.hex() for one in (credential.salt, credential.stored_key, credential.server_key))
+        assert from_row(f"SCRAM-SHA-512/{user}", f"{credential.iterations} {text}") == (key, credential)
 
 
 @pytest.mark.parametrize(

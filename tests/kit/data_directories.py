@@ -1,10 +1,14 @@
 """A data directory as a clean stop leaves it."""
 
-from odradek.coordinator.cluster.machine import ClusterMachine
+import contextlib
+
+from odradek.config.broker_config import BrokerConfig
 from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.cluster.view import Broker
+from odradek.coordinator.controller.alone import LoneController
+from odradek.coordinator.controller.batch import PartitionDefaults
+from odradek.server.controlling.opening import open_own_log
 from odradek.server.metadata.meta_properties import claim_directories
-from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
@@ -29,15 +33,35 @@ def fill(store, topic="orders", partitions=2, count=5):
             partition.commit()
 
 
+@contextlib.contextmanager
+def controller_of(directory, **options):
+    """The controller of a node alone that does not run."""
+    with controller_and_log_of(directory, **options) as (controller, _):
+        yield controller
+
+
+@contextlib.contextmanager
+def controller_and_log_of(directory, *, node_id=1, topic_id=TOPIC_ID, cluster_id=None):
+    identity = claim_directories([str(directory)], node_id=node_id, cluster_id=cluster_id)
+    config = BrokerConfig({"node.id": str(node_id)})
+    log = open_own_log(config, identity, [str(directory)], str(directory), now_ms=lambda: NOW_MS)
+    try:
+        controller = LoneController(
+            log, node_id=node_id, cluster_id=identity.cluster_id, new_id=lambda: topic_id
+        )
+        controller.load()
+        if node_id not in controller.view.brokers:
+            me = Broker(node_id, {}, directories=(log.directory_id,))
+            controller.register(me, lambda: PartitionDefaults(node_id=node_id))
+        yield controller, log
+    finally:
+        log.close()
+
+
 def make_data(directory, **configs):
     """A data directory as a clean stop leaves it: topic orders with two partitions of five batches."""
-    claim_directories([str(directory)], node_id=1, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
-    metadata = SqliteMetadataStore(str(directory / FILE_NAME))
-    machine = ClusterMachine(metadata, cluster_id="", new_topic_id=lambda: TOPIC_ID)
-    machine.load()
-    machine.register_broker(Broker(1, {}), is_controller=True)
-    machine.create_topics([NewTopic("orders", 2, 1, configs=configs)])
-    metadata.close()
+    with controller_of(directory, cluster_id="AAAAAAAAAAAAAAAAAAAAAA") as controller:
+        controller.create_topics([NewTopic("orders", 2, 1, configs=configs)])
     store = LogStore(OsDisk(), [str(directory)])
     store.open(NOW_MS)
     fill(store)

@@ -4,10 +4,8 @@ import io
 
 import pytest
 
-from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.offline.import_log import CannotImport, import_log
-from odradek.server.metadata.meta_properties import claim_directories
-from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.server.metadata.meta_properties import METADATA_LOG, claim_directories
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
@@ -19,6 +17,7 @@ from odradek.wire.messages.metadata_records import (
     encode_metadata_record,
 )
 from odradek.wire.records import Record, build_batch, iter_batches, iter_records
+from tests.kit.data_directories import controller_of
 
 NOW_MS = 1_700_000_000_000
 
@@ -58,6 +57,8 @@ def make_kafka(tmp_path):
                 partition.commit()
     store.close(NOW_MS)
     claim_directories([str(directory)], node_id=1)
+    identity = directory / "meta.properties"
+    identity.write_bytes(identity.read_bytes().partition(b"#crc32=")[0])
     (directory / "__cluster_metadata-0").mkdir()
     write_metadata(
         directory, f"{0:020}.log", 0, *topic_records("orders", 3), *topic_records("users", 1, USERS_ID)
@@ -115,23 +116,16 @@ def take_in(*paths, data, **options):
 
 def topics(data):
     """The topics that the metadata of a data directory know."""
-    if not (data / FILE_NAME).exists():
+    if not (data / METADATA_LOG).exists():
         return {}
-    store = SqliteMetadataStore(str(data / FILE_NAME))
-    machine = ClusterMachine(store, cluster_id="", new_topic_id=bytes)
-    machine.load()
-    store.close()
-    return dict(machine.view.topics)
+    with controller_of(data) as controller:
+        return dict(controller.view.topics)
 
 
 def next_producer_id(data):
     """The first that a broker would give out."""
-    store = SqliteMetadataStore(str(data / FILE_NAME))
-    machine = ClusterMachine(store, cluster_id="", new_topic_id=bytes)
-    machine.load()
-    first = machine.allocate_producer_ids()[0]
-    store.close()
-    return first
+    with controller_of(data) as controller:
+        return controller.allocate_producer_ids()[0]
 
 
 def served(data, topic="orders", index=0):

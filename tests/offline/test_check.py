@@ -9,18 +9,36 @@ import shutil
 import pytest
 
 from odradek.commands import main as cli
-from odradek.coordinator.cluster.machine import Row
+from odradek.coordinator.cluster.draft import at_once
 from odradek.offline.check import CannotCheck, check
 from odradek.offline.workers import with_workers
 from odradek.server.cluster.member_directories import claim_member_directories
 from odradek.server.metadata import meta_properties
-from odradek.server.metadata.meta_properties import claim_directories, new_id
-from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.server.metadata.meta_properties import METADATA_LOG as LOG
+from odradek.server.metadata.meta_properties import OLD_STORE, claim_directories, new_id
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
+from odradek.wire.messages.metadata_records import (
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from odradek.wire.records import Record, build_batch
-from tests.kit.data_directories import FIRST, NOW_MS, TOPIC_ID, fill, make_data
+from odradek.wire.work import finish
+from tests.kit.data_directories import (
+    FIRST,
+    NOW_MS,
+    TOPIC_ID,
+    controller_and_log_of,
+    controller_of,
+    fill,
+    make_data,
+)
+from tests.kit.old_store import write_store
 
 
 @pytest.fixture
@@ -299,85 +317,73 @@ def test_directories_of_different_clusters_are_told(data, tmp_path):
     )
 
 
-def write_rows(data, *rows):
-    store = SqliteMetadataStore(str(data / FILE_NAME))
-    store.write(rows)
-    store.close()
+def add_records(data, *records):
+    with controller_of(data) as controller:
+        finish(controller.changing(at_once(lambda draft: draft.add_records(records))))
 
 
-def change_a_row(data):
-    import sqlite3
-
-    connection = sqlite3.connect(data / FILE_NAME)
-    connection.execute("UPDATE facts SET value = 'ff' WHERE kind = 'topic'")
-    connection.commit()
-    connection.close()
+def setting(kind, owner, name, value):
+    return ConfigRecord(resource_type=kind, resource_name=owner, name=name, value=value)
 
 
-REBUILT = "A start rebuilds it from the readable rows, and logs the missing ones."
+def lose_a_record(data):
+    """The name of the topic."""
+    (segment,) = (data / LOG).glob("*.log")
+    content = segment.read_bytes()
+    segment.write_bytes(content.replace(b"orders", b"ORDERS", 1))
+    return content
 
 
-def test_a_damaged_row_of_the_metadata_is_found(data):
-    change_a_row(data)
-    assert told(data, status=1) == [
-        f"damage {FILE_NAME}: the checksum of row topic 'orders' does not fit. {REBUILT}"
-    ]
-    (data / FILE_NAME).write_bytes(b"no database at all" * 100)
+def test_damaged_metadata_are_made_anew_and_the_damaged_log_is_kept(data):
+    add_records(data, setting(TOPIC_RESOURCE, "orders", "flush.ms", "5"))
+    lose_a_record(data)
     (line,) = told(data, status=1)
-    assert f"damage {FILE_NAME}: it cannot be read: file is not a database. {REBUILT}" in line
-
-
-def test_damaged_metadata_are_made_anew_and_the_damaged_file_is_kept(data):
-    change_a_row(data)
-    damaged = (data / FILE_NAME).read_bytes()
+    assert line.startswith(f"damage {LOG}/{FIRST}.log: it is damaged at byte ")
+    assert line.endswith(
+        "It cannot be mended: a start makes a new log of the rest, unless ACLs or users may be lost."
+    )
     lines = told(data, repair=True)
-    assert lines[0].startswith(f"damage {FILE_NAME}: the checksum of row topic 'orders' does not fit.")
-    assert lines[1:] == [
-        f"repair {FILE_NAME}: 2 rows of the metadata could be read, and others are lost.",
-        f"repair {FILE_NAME}: topic orders: found again by its directories.",
-        f"repair {FILE_NAME}: topics orders: their settings may be lost; they keep all records until "
-        "somebody says anew what cleanup.policy, retention.ms, retention.bytes are to be.",
-        f"repair {FILE_NAME}: the damaged metadata are kept as {FILE_NAME}.0.damaged.",
-    ]
-    assert (data / f"{FILE_NAME}.0.damaged").read_bytes() == damaged
+    assert f"repair {LOG}: topic orders: found again by its directories." in lines
+    assert any("topics orders: their settings may be lost" in line for line in lines)
+    assert any("the damaged metadata log is kept as" in line for line in lines)
+    assert (data / f"{LOG}.0.damaged").is_dir()
     assert told(data) == []
 
 
-def test_what_a_kill_has_left_of_the_metadata_is_mended(data, tmp_path):
-    store = SqliteMetadataStore(str(data / FILE_NAME))
-    store.write([Row("topic_config", "orders/retention.ms", "-1")])
-    killed = tmp_path / "killed"
-    shutil.copytree(data, killed)
-    store.close()
-    log = killed / f"{FILE_NAME}-wal"
-    content = bytearray(log.read_bytes())
-    content[100] ^= 1
-    log.write_bytes(content)
-    (line,) = told(killed, status=1)
-    what = "its write-ahead log is damaged at byte 32, and can be mended"
-    assert line.startswith(f"damage {FILE_NAME}: {what}.")
-    assert told(killed, repair=True)[1:] == [
-        f"repair {FILE_NAME}: its write-ahead log was repaired and applied."
-    ]
-    assert told(killed) == []
-
-
 def test_a_repair_that_was_interrupted_is_told_and_finished(data):
-    (data / FILE_NAME).rename(data / f"{FILE_NAME}.repaired")
-    assert told(data, status=1)[0].startswith(f"damage {FILE_NAME}: it cannot be read")
+    (data / LOG).rename(data / f"{LOG}.repaired")
+    assert told(data, status=1)[0] == (f"damage {LOG}: a repair of it was interrupted. A start finishes it.")
     told(data, repair=True)
     assert told(data) == []
 
 
-def test_metadata_of_a_newer_version_are_left_alone(data):
-    import sqlite3
+@pytest.mark.parametrize("repair", [False, True])
+def test_the_metadata_of_an_earlier_version_are_noted(data, repair):
+    shutil.rmtree(data / LOG)
+    write_store(data / OLD_STORE, [("topic", "orders", TOPIC_ID.hex()), ("partition", "orders/0", "1 0 1 1")])
+    before = (data / OLD_STORE).read_bytes()
+    assert told(data, repair=repair) == [
+        f"note {OLD_STORE}: 1 topics with 1 partitions, 0 ACLs and 0 credentials of users can be taken over "
+        "into the metadata log. The next start does it."
+    ]
+    assert (data / OLD_STORE).read_bytes() == before
 
-    connection = sqlite3.connect(data / FILE_NAME)
-    connection.execute(f"PRAGMA user_version={(99 ^ 0x7FFF) << 16 | 99}")
-    connection.close()
-    before = (data / FILE_NAME).read_bytes()
-    assert "it has schema 99, and 1 is the newest known here" in told(data, status=1, repair=True)[0]
-    assert (data / FILE_NAME).read_bytes() == before
+
+@pytest.mark.parametrize(
+    ("rows", "head", "why"),
+    [
+        ([("topic", "orders", TOPIC_ID.hex())], {}, "its rows cannot be taken over: partitions of topic"),
+        ([], {"version": 99}, "it has schema 99, and 1 is the newest known here"),
+        ([], {"application_id": 7}, "its head is damaged, or it is a database of another program"),
+        ([("topic", "orders", "")], {"crc": 0}, "the checksum of row topic 'orders' does not fit"),
+    ],
+)
+def test_metadata_of_an_earlier_version_that_a_start_refuses_are_damage(data, rows, head, why):
+    shutil.rmtree(data / LOG)
+    write_store(data / OLD_STORE, rows, **head)
+    (line,) = told(data, status=1)
+    assert line.startswith(f"damage {OLD_STORE}: {why}")
+    assert line.endswith("A start is refused.")
 
 
 def test_an_identity_with_one_wrong_bit_is_told(data):
@@ -426,27 +432,29 @@ def test_a_damaged_replica_of_a_cluster_is_left_to_its_leader(tmp_path, repair):
     assert path.read_bytes() == content
 
 
-def test_rows_that_contradict_each_other_are_found(data):
-    write_rows(data, Row("partition", "orders/0", None))
-    assert "its rows contradict each other" in told(data, status=1)[0]
+def test_records_that_contradict_each_other_are_found(data):
+    with controller_and_log_of(data) as (_, log):
+        # As another program writes them: this one does not take them in.
+        log.append([RemoveTopicRecord(topic_id=bytes(15) + b"\7")], 33)
+    assert "its records make no sense" in told(data, status=1)[0]
 
 
 def test_a_setting_that_is_refused_is_found(data):
-    write_rows(data, Row("topic_config", "orders/retention.ms", "soon"))
+    add_records(data, setting(TOPIC_RESOURCE, "orders", "retention.ms", "soon"))
     assert "a setting of topic orders is refused: " in told(data, status=1)[0]
 
 
 def test_a_setting_of_a_group_that_is_refused_is_found(data):
-    write_rows(data, Row("group_config", "consumer.session.timeout.ms/a/b", "50000"))
+    add_records(data, setting(GROUP_RESOURCE, "a/b", "consumer.session.timeout.ms", "50000"))
     assert told(data) == []
-    write_rows(data, Row("group_config", "consumer.session.timeout.ms/a/b", "soon"))
+    add_records(data, setting(GROUP_RESOURCE, "a/b", "consumer.session.timeout.ms", "soon"))
     assert "a setting of group a/b is refused: " in told(data, status=1)[0]
 
 
 def test_a_setting_of_a_subscription_that_is_refused_is_found(data):
-    write_rows(data, Row("client-metrics", "interval.ms/a/b", "5000"))
+    add_records(data, setting(CLIENT_METRICS_RESOURCE, "a/b", "interval.ms", "5000"))
     assert told(data) == []
-    write_rows(data, Row("client-metrics", "interval.ms/a/b", "5"))
+    add_records(data, setting(CLIENT_METRICS_RESOURCE, "a/b", "interval.ms", "5"))
     assert "a setting of the subscription a/b to client metrics is refused: " in told(data, status=1)[0]
 
 
@@ -492,7 +500,8 @@ def test_a_directory_of_another_topic_is_told_and_left_alone(data):
     )
     assert told(data, status=1) == [line]
     assert line in told(data, repair=True, status=1)
-    write_rows(data, Row("deletion", "000102030405060708090a0b0c0d0e10", "orders"))
+    topic_id = bytes.fromhex("000102030405060708090a0b0c0d0e10")
+    add_records(data, TopicRecord(name="gone", topic_id=topic_id), RemoveTopicRecord(topic_id=topic_id))
     assert told(data) == ["note orders-1: its topic is deleted. A start removes it."]
 
 
@@ -514,44 +523,25 @@ def test_a_partition_that_is_not_there_is_told(data):
     ]
 
 
-def test_metadata_that_are_gone_are_damage_with_advice_that_works(data, capsys):
-    content = (data / FILE_NAME).read_bytes()
-    (data / FILE_NAME).unlink()
+def test_metadata_that_are_gone_are_damage_with_advice_that_works(data, tmp_path, capsys):
+    (data / LOG).rename(tmp_path / "log")
     (line,) = told(data, status=1)
     assert line == (
-        f"damage {FILE_NAME}: it is missing, but there are partitions of 1 topic. If the broker has other "
-        "log.dirs, one of those has the file: check all of them together; if none has it, a broker would "
-        "serve none of the topics: restore the file from a backup, or start Odradek once without it "
-        f"and import each topic in place (odradek import-log {data} --topic NAME --data-dir {data})."
+        f"damage {LOG}: it is missing, but there are partitions of 1 topic. If the broker has other "
+        "log.dirs, one of those has it: check all of them together; if none has it, a broker would serve "
+        "none of the topics: restore it from a backup, or start Odradek once without it and import each "
+        "topic in place "
+        f"(odradek import-log {data} --topic NAME --data-dir {data})."
     )
     assert line in told(data, repair=True, status=1)
-    assert not (data / FILE_NAME).exists()
-    (data / FILE_NAME).write_bytes(content)
+    assert not (data / LOG).exists()
+    (tmp_path / "log").rename(data / LOG)
     assert told(data) == []
-    (data / FILE_NAME).unlink()
-    SqliteMetadataStore(str(data / FILE_NAME)).close()  # as a start makes it
+    shutil.rmtree(data / LOG)
+    with controller_of(data):
+        pass  # as a start makes it
     assert run(capsys, "import-log", str(data), "--topic", "orders", "--data-dir", str(data))[0] == 0
     assert told(data) == []
-
-
-@pytest.mark.parametrize("size_bytes", [19, 20, 99, 100, 511, 4095, 4096])
-def test_metadata_that_were_cut_are_damaged_and_made_anew_from_the_directories(data, size_bytes):
-    with (data / FILE_NAME).open("r+b") as file:
-        file.truncate(size_bytes)
-    assert any(line.startswith(f"damage {FILE_NAME}: ") for line in told(data, status=1))
-    assert any("topic orders: found again by its directories" in line for line in told(data, repair=True))
-    assert told(data) == []
-
-
-def test_metadata_of_which_nothing_is_left_are_as_good_as_gone(data):
-    (data / FILE_NAME).unlink()
-    gone = told(data, status=1)
-    (data / FILE_NAME).touch()
-    for repair in (False, True):
-        assert told(data, status=1, repair=repair) == [line.replace("missing", "empty") for line in gone]
-    shutil.rmtree(data / "orders-0")
-    shutil.rmtree(data / "orders-1")
-    assert told(data) == [], "as a kill leaves the first start"
 
 
 @pytest.mark.parametrize("repair", [False, True])
@@ -585,7 +575,7 @@ def test_a_log_file_that_is_a_link_to_nowhere_is_told(data):
 
 
 def test_directories_that_were_never_served_by_odradek_need_no_metadata_of_ours(data):
-    (data / FILE_NAME).unlink()
+    shutil.rmtree(data / LOG)
     identity = data / "meta.properties"
     identity.write_bytes(identity.read_bytes().partition(b"#crc32=")[0])
     assert told(data) == []
@@ -645,7 +635,7 @@ def test_of_two_directories_one_only_may_have_the_metadata(data, tmp_path):
     shutil.rmtree(data / "orders-1")
     shutil.rmtree(other / "orders-0")
     line = (
-        f"damage {{}}/{FILE_NAME}: {{}} has cluster metadata, too. A broker does not start with both: "
+        f"damage {{}}/{LOG}: {{}} has cluster metadata, too. A broker does not start with both: "
         "check each with the directories that belong to it."
     )
     assert line.format(other, data) in told(data, other, status=1)
@@ -658,7 +648,7 @@ def test_of_one_of_several_directories_it_is_said_first_that_the_others_must_be_
     shutil.move(data / "orders-1", other)
     (line,) = told(other, status=1)
     assert (
-        "there are partitions of 1 topic. If the broker has other log.dirs, one of those has the file: check"
+        "there are partitions of 1 topic. If the broker has other log.dirs, one of those has it: check"
         in line
     )
     (line,) = told(data, status=1)
@@ -818,7 +808,7 @@ def of_workers(folder, count, cluster_id="dyBMQBZIRiaFoE8M-lBfAw"):
     for index in range(count):
         directory = make_data(folder / ("data" if index == 0 else f"data.w{index}"))
         (directory / "meta.properties").unlink(missing_ok=True)
-        (directory / FILE_NAME).unlink(missing_ok=True)
+        shutil.rmtree(directory / LOG, ignore_errors=True)
         meta_properties.write(str(directory), cluster_id, index + 1, new_id(os.urandom), for_member=True)
     return folder / "data"
 

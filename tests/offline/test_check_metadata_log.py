@@ -8,7 +8,8 @@ import pytest
 
 from odradek.offline.check import check
 from odradek.server.cluster.member_directories import claim_member_directories
-from odradek.server.metadata.metadata_log import DIRECTORY, DiskMetadataLog, ThisVoter
+from odradek.server.metadata.meta_properties import METADATA_LOG as DIRECTORY
+from odradek.server.metadata.metadata_log import DiskMetadataLog, ThisVoter
 from odradek.storage.disk import OsDisk
 from odradek.wire.schema import uuid_from_text
 from tests.server.metadata_logs import LEVEL, level, setting, settings_of

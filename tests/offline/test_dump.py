@@ -6,16 +6,21 @@ import struct
 
 import pytest
 
+from odradek.coordinator.cluster.draft import at_once
+from odradek.coordinator.controller.snapshot import snapshot_records
 from odradek.offline.dump import dump
 from odradek.server.metadata.meta_properties import claim_directories
-from odradek.server.metadata.metadata_store import SqliteMetadataStore
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
 from odradek.storage.log.producer_state import ProducerEntry, encode_snapshot
 from odradek.wire.checksums import crc32c
 from odradek.wire.messages import group_records, transaction_records
+from odradek.wire.messages.metadata_records import ConfigRecord, UserScramCredentialRecord
 from odradek.wire.records import Record, build_batch, end_txn_marker
+from odradek.wire.schema import uuid_to_text
+from odradek.wire.work import finish
+from tests.kit.data_directories import controller_and_log_of, make_data
 
 TOPIC_ID = bytes(range(16))
 
@@ -357,13 +362,26 @@ def test_what_waits_in_a_flush_journal_is_shown(tmp_path):
     assert not of(shown(tmp_path), "flush-journal")
 
 
-def test_the_metadata_store_is_shown_row_by_row(tmp_path):
-    store = SqliteMetadataStore(str(tmp_path / "odradek-metadata.db"))
-    store.write([("topic", "orders", "{}")])
-    assert shown(tmp_path / "odradek-metadata.db") == [
-        {"what": "metadata", "table": "topic", "key": "orders", "value": "{}"}
+def test_records_of_the_metadata_log_are_shown_without_secrets(tmp_path):
+    make_data(tmp_path, **{"retention.ms": "5"})
+    records = [
+        UserScramCredentialRecord(
+            name="u", mechanism=1, salt=b"salt", stored_key=b"key", server_key=b"key", iterations=4096
+        ),
+        ConfigRecord(resource_type=4, resource_name="1", name="ssl.key.password", value="secret"),
     ]
-    store.close()
+    with controller_and_log_of(tmp_path) as (controller, log):
+        finish(controller.changing(at_once(lambda draft: draft.add_records(records))))
+        log.write_snapshot(snapshot_records(controller.state), 33)
+    directory = tmp_path / "__cluster_metadata-0"
+    for path in (directory, *directory.glob("*.checkpoint")):
+        facts = {one["type"]: one for one in of(shown(path, records=True), "metadata-record")}
+        assert facts["Topic"]["name"] == "orders"
+        assert facts["Topic"]["topic_id"] == uuid_to_text(TOPIC_ID)
+        assert (facts["Partition"]["leader"], facts["Partition"]["isr"]) == (1, [1])
+        user = facts["UserScramCredential"]
+        assert (user["name"], user["salt"], user["stored_key"]) == ("u", "[hidden]", "[hidden]")
+        assert "secret" not in str(facts)
 
 
 def test_a_path_that_is_nothing_of_a_broker_is_no_damage(tmp_path):

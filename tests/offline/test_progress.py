@@ -12,18 +12,15 @@ import threading
 import pytest
 
 from odradek.commands.main import main
-from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.coordinator.cluster.topics import NewTopic
-from odradek.coordinator.cluster.view import Broker
 from odradek.offline.check import check
 from odradek.offline.import_log import import_log
 from odradek.offline.report import Progress
-from odradek.server.metadata.meta_properties import claim_directories
-from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
 from odradek.wire.records import Record, build_batch
+from tests.kit.data_directories import controller_of
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
@@ -82,13 +79,8 @@ def terminal():
 def data(tmp_path):
     """A data directory with two partitions, after a clean stop."""
     directory = tmp_path / "old"
-    claim_directories([str(directory)], node_id=1, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
-    metadata = SqliteMetadataStore(str(directory / FILE_NAME))
-    machine = ClusterMachine(metadata, cluster_id="", new_topic_id=lambda: TOPIC_ID)
-    machine.load()
-    machine.register_broker(Broker(1, {}), is_controller=True)
-    machine.create_topics([NewTopic("orders", 2, 1)])
-    metadata.close()
+    with controller_of(directory, topic_id=TOPIC_ID) as controller:
+        controller.create_topics([NewTopic("orders", 2, 1)])
     store = LogStore(OsDisk(), [str(directory)])
     store.open(NOW_MS)
     for index in range(2):

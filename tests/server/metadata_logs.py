@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from odradek.coordinator.cluster.metadata_image import MetadataImage
 from odradek.coordinator.cluster.view import ClusterView
-from odradek.server.metadata.metadata_log import DIRECTORY, DiskMetadataLog, MetadataLogSettings, ThisVoter
+from odradek.server.metadata.meta_properties import METADATA_LOG as DIRECTORY
+from odradek.server.metadata.metadata_log import DiskMetadataLog, MetadataLogSettings, ThisVoter
 from odradek.storage.disk import Disk
 from odradek.wire.messages.metadata_records import (
     AbortTransactionRecord,

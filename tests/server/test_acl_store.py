@@ -1,40 +1,28 @@
-"""ACLs in the metadata store: they are there after a start, and none gets lost without a word."""
+"""ACLs in the metadata log: they are there after a start, and none gets lost without a word."""
 
 import asyncio
 import io
-import itertools
-import json
-import sqlite3
+import shutil
 
 import pytest
 
 from odradek.config.broker_config import STANDARD_AUTHORIZER, ConfigError, load
-from odradek.coordinator.cluster.machine import ClusterMachine, Row
 from odradek.coordinator.cluster.topics import NewTopic
-from odradek.coordinator.cluster.view import Broker
 from odradek.coordinator.security.acls import Acl, AclRules
 from odradek.offline.check import check
-from odradek.offline.dump import dump
 from odradek.server.broker import BrokerServer
-from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.server.metadata.meta_properties import METADATA_LOG
+from odradek.server.metadata.metadata_log import DiskMetadataLog
 from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceType
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import finish
+from tests.kit.data_directories import controller_of
 
 READ, WRITE, ALLOW, DENY = Operation.READ, Operation.WRITE, Permission.ALLOW, Permission.DENY
 ALLOWED = Acl(ResourceType.TOPIC, "a/b c", PatternType.LITERAL, "User:älice", "*", READ, ALLOW)
 DENIED = ALLOWED._replace(operation=WRITE, permission=DENY)
 MAY_BE_LOST = "ACLs or users may be lost"
 GIVEN_UP = "ACLs and users may be lost"
-
-
-def opened(directory):
-    ids = itertools.count(1)
-    store = SqliteMetadataStore(str(directory / FILE_NAME))
-    machine = ClusterMachine(store, cluster_id="c", new_topic_id=lambda: next(ids).to_bytes(16, "big"))
-    machine.load()
-    machine.register_broker(Broker(1, {}))
-    return store, machine
 
 
 def change(machine, added=(), removed=()):
@@ -56,10 +44,11 @@ def data(tmp_path):
         await server.stop()
 
     asyncio.run(serve())
-    store, machine = opened(directory)
-    assert [one.error for one in machine.create_topics([NewTopic("t", 1, 1)])] == [None]
-    change(machine, {b"1" * 16: ALLOWED, b"2" * 16: DENIED})
-    store.close()
+    with controller_of(directory) as controller:
+        assert [one.error for one in controller.create_topics([NewTopic("t", 1, 1)])] == [None]
+        change(controller, {b"1" * 16: ALLOWED, b"2" * 16: DENIED})
+        # The last batch of a log may be torn, and is cut then.
+        controller.allocate_producer_ids()
     return directory
 
 
@@ -78,15 +67,19 @@ def start(directory, **options):
     return asyncio.run(serve())
 
 
-def execute(directory, statement, *values):
-    connection = sqlite3.connect(directory / FILE_NAME)
-    assert connection.execute(statement, values).rowcount > 0
-    connection.commit()
-    connection.close()
+def damage(directory, text):
+    """Three wrong bits in the batch that has the text first."""
+    path = segment(directory)
+    content = bytearray(path.read_bytes())
+    at = content.index(text)
+    for place in range(at, at + 3):
+        content[place] ^= 1
+    path.write_bytes(content)
 
 
-def damage(directory, kind="acl"):
-    execute(directory, "UPDATE facts SET value = value || 'xyz' WHERE kind = ?", kind)
+def segment(directory):
+    (path,) = (directory / METADATA_LOG).glob("*.log")
+    return path
 
 
 def checked(directory, *, repair=False):
@@ -96,109 +89,76 @@ def checked(directory, *, repair=False):
 
 
 def test_rules_are_there_after_a_start_and_a_change_counts_when_it_is_stored(data):
-    store, machine = opened(data)
-    assert machine.view.acls.by_id == {b"1" * 16: ALLOWED, b"2" * 16: DENIED}
-    before = machine.view
-    other = ALLOWED._replace(name="other")
-    change(machine, {b"3" * 16: other}, [b"1" * 16])
-    assert machine.view.version == before.version + 1
-    assert machine.view.acls.version > before.acls.version
-    assert before.acls.by_id == {b"1" * 16: ALLOWED, b"2" * 16: DENIED}
-    store.close()
+    with controller_of(data) as controller:
+        assert controller.view.acls.by_id == {b"1" * 16: ALLOWED, b"2" * 16: DENIED}
+        before = controller.view
+        other = ALLOWED._replace(name="other")
+        change(controller, {b"3" * 16: other}, [b"1" * 16])
+        assert controller.view.version == before.version + 1
+        assert controller.view.acls.version > before.acls.version
+        assert before.acls.by_id == {b"1" * 16: ALLOWED, b"2" * 16: DENIED}
     assert start(data).by_id == {b"2" * 16: DENIED, b"3" * 16: other}
 
 
 def test_a_change_that_cannot_be_stored_changes_nothing(data, monkeypatch):
-    store, machine = opened(data)
-    before = machine.view
-
-    def full(rows):
+    def full(self, records, metadata_version):
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        yield None
 
-    monkeypatch.setattr(store, "writing", full)
-    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
-        change(machine, {}, [b"1" * 16])
-    assert machine.view is before
-    store.close()
+    with controller_of(data) as controller:
+        before = controller.view
+        monkeypatch.setattr(DiskMetadataLog, "appending", full)
+        with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+            change(controller, {}, [b"1" * 16])
+        assert controller.view is before
 
 
 def test_without_rules_the_view_has_none_and_the_last_one_leaves_none(data):
-    store, machine = opened(data)
-    change(machine, {}, [b"1" * 16, b"2" * 16])
-    assert len(machine.view.acls) == 0
-    store.close()
+    with controller_of(data) as controller:
+        change(controller, {}, [b"1" * 16, b"2" * 16])
+        assert len(controller.view.acls) == 0
     assert start(data) is None
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE facts SET value = value || 'xyz' WHERE kind = 'acl'",
-        "UPDATE facts SET value = 'xyz' || value WHERE kind = 'topic'",
-        "DELETE FROM facts WHERE kind = 'acl' AND value LIKE '%, 2]'",
-        "DELETE FROM facts WHERE kind = 'acl'",
-        "DELETE FROM facts WHERE key = 'acl_count'",
-    ],
-)
-def test_a_start_is_refused_where_a_rule_may_be_lost_until_an_administrator_gives_it_up(data, statement):
-    content = (data / FILE_NAME).read_bytes()
-    execute(data, statement)
-    damaged = (data / FILE_NAME).read_bytes()
+def test_with_an_authorizer_no_start_goes_on_without_the_record_of_a_rule(data):
+    damage(data, "User:älice".encode())
+    with pytest.raises(ConfigError, match=MAY_BE_LOST):
+        start(data, authorizer_class_name=STANDARD_AUTHORIZER)
+
+
+def test_a_start_is_refused_where_a_rule_may_be_lost_until_an_administrator_gives_it_up(data):
+    sound = segment(data).read_bytes()
+    damage(data, b"group.version")
+    damaged = segment(data).read_bytes()
     for _ in range(2):
-        with pytest.raises(ConfigError, match=f"{FILE_NAME} is damaged, and {MAY_BE_LOST}"):
+        with pytest.raises(ConfigError, match=f"damaged in .*, and {MAY_BE_LOST}"):
             start(data)
-        assert (data / FILE_NAME).read_bytes() == damaged
-    assert f"{MAY_BE_LOST}, so that a start is refused" in checked(data)
+        assert segment(data).read_bytes() == damaged
+    assert f"unless {MAY_BE_LOST}" in checked(data)
     assert GIVEN_UP in checked(data, repair=True)
     kept = start(data) or AclRules()
     assert set(kept.by_id.values()) <= {ALLOWED, DENIED}
     assert MAY_BE_LOST not in checked(data)
-    (data / FILE_NAME).write_bytes(content)
+    shutil.rmtree(data / METADATA_LOG)
+    (data / f"{METADATA_LOG}.0.damaged").rename(data / METADATA_LOG)
+    segment(data).write_bytes(sound)
     assert set(start(data).by_id.values()) == {ALLOWED, DENIED}
 
 
 def test_one_flipped_bit_of_a_rule_is_mended(data):
-    content = bytearray((data / FILE_NAME).read_bytes())
+    content = bytearray(segment(data).read_bytes())
     content[content.index(b"User:") + 2] ^= 1
-    (data / FILE_NAME).write_bytes(content)
+    segment(data).write_bytes(content)
     assert set(start(data).by_id.values()) == {ALLOWED, DENIED}
 
 
-def test_a_row_that_is_sound_and_no_rule_stops_the_start(data):
-    store = SqliteMetadataStore(str(data / FILE_NAME))
-    store.write(
-        [Row("acl", "33" * 16, '[99, "x", 3, "User:a", "*", 3, 3]'), Row("cluster", "acl_count", "3")]
-    )
-    store.close()
-    with pytest.raises(ConfigError, match=MAY_BE_LOST):
-        start(data)
-    assert GIVEN_UP in checked(data, repair=True)
-    assert set(start(data).by_id.values()) == {ALLOWED, DENIED}
-
-
-def test_with_an_authorizer_no_start_goes_on_without_rows_that_cannot_be_read(tmp_path):
+def test_with_an_authorizer_no_start_goes_on_without_records_that_cannot_be_read(tmp_path):
     """Although nothing says that there were ACLs."""
     start(tmp_path)
-    store, machine = opened(tmp_path)
-    assert [one.error for one in machine.create_topics([NewTopic("t", 1, 1)])] == [None]
-    store.close()
-    damage(tmp_path, "topic")
+    with controller_of(tmp_path) as controller:
+        assert [one.error for one in controller.create_topics([NewTopic("topic-t", 1, 1)])] == [None]
+        controller.allocate_producer_ids()
+    damage(tmp_path, b"topic-t")
     with pytest.raises(ConfigError, match=MAY_BE_LOST):
         start(tmp_path, authorizer_class_name=STANDARD_AUTHORIZER)
     assert start(tmp_path) is None
-
-
-def test_rules_are_dumped_with_names(data):
-    out = io.StringIO()
-    dump([str(data / FILE_NAME)], records=False, as_json=True, out=out)
-    found = [json.loads(line) for line in out.getvalue().splitlines()]
-    (told,) = [one for one in found if one.get("table") == "acl" and one["permission"] == "DENY"]
-    assert {name: told[name] for name in Acl._fields} == {
-        "resource_type": "TOPIC",
-        "name": "a/b c",
-        "pattern_type": "LITERAL",
-        "principal": "User:älice",
-        "host": "*",
-        "operation": "WRITE",
-        "permission": "DENY",
-    }

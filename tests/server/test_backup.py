@@ -114,7 +114,12 @@ def test_commits_are_never_of_records_that_are_not_there(tmp_path):
     out.seek(0)
     with tarfile.open(fileobj=out) as tar:
         directories = list(dict.fromkeys(one.partition("/")[0] for one in tar.getnames() if "/" in one))
-    assert directories == ["__consumer_offsets-0", "a-topic-that-sorts-first-0", "a-topic-that-sorts-first-1"]
+    assert directories == [
+        "__cluster_metadata-0",
+        "__consumer_offsets-0",
+        "a-topic-that-sorts-first-0",
+        "a-topic-that-sorts-first-1",
+    ]
 
 
 @pytest.mark.parametrize("name", ["data/inside.tar", "there.tar"])

@@ -16,7 +16,8 @@ from odradek.coordinator.controller.log import LoadedBatch
 from odradek.server.broker import BrokerServer
 from odradek.server.controlling.controller_server import ControllerServer
 from odradek.server.metadata.feature_levels import read_levels
-from odradek.server.metadata.metadata_log import DIRECTORY, DiskMetadataLog, ThisVoter
+from odradek.server.metadata.meta_properties import METADATA_LOG as DIRECTORY
+from odradek.server.metadata.metadata_log import DiskMetadataLog, ThisVoter
 from odradek.server.metadata.metadata_snapshots import snapshot_ids, write_bootstrap_snapshot
 from odradek.storage.disk import OsDisk
 from odradek.wire.errors import ErrorCode

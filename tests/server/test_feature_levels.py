@@ -2,17 +2,18 @@
 
 import asyncio
 import contextlib
+import shutil
 
 import pytest
 
 from odradek.config.broker_config import ConfigError, load
 from odradek.coordinator.cluster.features import FEATURES, first_levels
-from odradek.coordinator.cluster.machine import CLUSTER, FEATURE, Row
 from odradek.server.broker import BrokerServer
 from odradek.server.metadata.feature_levels import read_levels
-from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.server.metadata.meta_properties import METADATA_LOG, OLD_STORE
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import api_versions, describe_configs
+from tests.kit.old_store import write_store
 
 
 async def ask(port, request, version):
@@ -140,12 +141,10 @@ def test_a_directory_from_before_these_features_opens_and_goes_on(tmp_path):
         async with running(tmp_path, min_insync_replicas=2):
             pass
         before = {"group.version": 1, "transaction.version": 1}
-        store = SqliteMetadataStore(str(tmp_path / FILE_NAME))
-        gone = [row._replace(value=None) for row in store.rows() if row.table in (FEATURE, "broker_config")]
-        had = [Row(FEATURE, name, str(level)) for name, level in before.items()]
-        setting = Row("broker_config", "1/min.insync.replicas", "3")
-        store.write([*gone, *had, setting, Row(CLUSTER, "features_epoch", "4")])
-        store.close()
+        shutil.rmtree(tmp_path / METADATA_LOG)
+        had = [("feature", name, str(level)) for name, level in before.items()]
+        setting = ("broker_config", "1/min.insync.replicas", "3")
+        write_store(tmp_path / OLD_STORE, [*had, setting, ("cluster", "features_epoch", "4")])
         for _ in range(2):
             async with running(tmp_path, min_insync_replicas=2) as server:
                 assert await told(server) == {**before, "metadata.version": 33, "kraft.version": 1}
@@ -165,6 +164,7 @@ def test_a_directory_from_before_these_features_opens_and_goes_on(tmp_path):
         (["speed=7"], None, "there is no feature 'speed'"),
         ([], "9.9", "there is no release '9.9'"),
         (["metadata.version=25"], "4.0", "give one of them"),
+        (["kraft.version=0"], None, "the voters are in the metadata log"),
     ],
 )
 def test_levels_that_cannot_be_are_one_sentence(features, release_version, words):
@@ -176,5 +176,7 @@ def test_levels_that_cannot_be_are_one_sentence(features, release_version, words
 def test_every_level_of_every_feature_can_be_begun_with():
     for name, feature in FEATURES.items():
         for level in range(feature.lowest, feature.highest + 1):
+            if (name, level) == ("kraft.version", 0):
+                continue
             levels = read_levels([f"{name}={level}"], None)
             assert load(first_levels=levels).first_levels[name] == level

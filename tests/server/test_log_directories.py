@@ -6,9 +6,9 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from odradek.config.broker_config import ConfigError
+from odradek.config.properties import parse_properties
 from odradek.embedding.embedded import Broker, BrokerStartError
-from odradek.server.metadata.log_directories import absent_directories, refuse_misplaced
+from odradek.server.metadata.log_directories import refuse_misplaced
 
 PARTITIONS = 4
 
@@ -65,7 +65,9 @@ def test_partitions_of_a_directory_that_is_left_out_are_offline_until_it_is_back
             found = leaders(broker)
             assert [one for one in found if found[one] == -1] == in_second
             send(broker, *in_first)
-    assert "2 partitions are in none of log.dirs" in caplog.text
+    assert (
+        "2 partitions may be in a log directory that has failed or that log.dirs does not name" in caplog.text
+    )
     with start("a", "b") as broker:
         assert -1 not in leaders(broker).values()
         assert ends(broker, *in_first) == [3, 3]
@@ -107,10 +109,10 @@ def refused(start, *names):
 
 def test_the_directory_with_the_metadata_has_to_be_the_first(start, in_second, tmp_path):
     assert refused(start, "b", "a") == (
-        f"Directory {tmp_path / 'a'} of log.dirs holds the metadata of the cluster (odradek-metadata.db), "
+        f"Directory {tmp_path / 'a'} of log.dirs holds the metadata of the cluster (__cluster_metadata-0), "
         "which belong in the first one: name it first."
     )
-    assert not (tmp_path / "b" / "odradek-metadata.db").exists()
+    assert not (tmp_path / "b" / "__cluster_metadata-0").exists()
 
 
 def test_a_first_directory_that_is_empty_is_refused(start, in_second, tmp_path):
@@ -125,16 +127,27 @@ def test_a_first_directory_that_is_empty_is_refused(start, in_second, tmp_path):
 
 
 def test_another_directory_that_is_empty_is_refused(start, in_second, tmp_path):
+    ids = parse_properties((tmp_path / "b" / "meta.properties").read_bytes())
     (tmp_path / "b").rename(tmp_path / "not-mounted")
     for _ in range(2):
         assert refused(start, "a", "b") == (
-            f"Directory {tmp_path / 'b'} of log.dirs is not the one that this broker had there: is its disk "
-            "mounted? To go on without it leave it out of log.dirs, and give a new one another name; "
-            "partitions that it had are offline then."
+            f"Directory {tmp_path / 'b'} of log.dirs is new to this broker, and a directory that it had is "
+            f"missing (directory.id={ids['directory.id']}): is its disk mounted? To go on without that one "
+            f"start once without {tmp_path / 'b'}; partitions that it had are offline then."
         )
     shutil.rmtree(tmp_path / "b")
     (tmp_path / "not-mounted").rename(tmp_path / "b")
     with start("a", "b") as broker:
+        assert ends(broker, *range(PARTITIONS)) == [1] * PARTITIONS
+
+
+def test_after_a_start_without_a_directory_there_may_be_another_one(start, in_second, tmp_path):
+    with start("a"):
+        pass
+    with start("a", "c") as broker:
+        found = leaders(broker)
+        assert [one for one in found if found[one] == -1] == in_second
+    with start("a", "c", "b") as broker:
         assert ends(broker, *range(PARTITIONS)) == [1] * PARTITIONS
 
 
@@ -153,11 +166,3 @@ def test_beside_a_new_directory_one_of_kafkas_is_refused_as_that(start, tmp_path
 
 def test_directories_that_nobody_has_used_are_as_good_as_any(tmp_path):
     refuse_misplaced([str(tmp_path / "a"), str(tmp_path / "b")])
-
-
-def test_a_directory_that_has_failed_is_not_absent():
-    noted = {"id-a": "/a", "id-b": "/b", "id-c": "/c"}
-    assert absent_directories(noted, {"/a": "id-a"}, {"/b": "its disk fails"}) == {"id-c": "/c"}
-    assert absent_directories(noted, {"/a": "id-a", "/moved": "id-b", "/c": "id-c"}, {}) == {}
-    with pytest.raises(ConfigError):
-        absent_directories(noted, {"/a": "id-a", "/b": "id-x"}, {})

@@ -145,7 +145,7 @@ def test_more_than_a_batch_holds_is_a_transaction() -> None:
     log = opened(new_disk())
     records = [setting(f"s{number}", "1") for number in range(20_001)]
     assert log.append(records, LEVEL) == 20_005
-    batches = [batch.records for batch in log.batches()][1:]
+    batches = [list(batch.records) for batch in log.batches()][1:]
     assert [len(batch) for batch in batches] == [10_000, 10_000, 3]
     assert batches[0][0] == BeginTransactionRecord()
     assert batches[-1][-1] == EndTransactionRecord()

@@ -16,8 +16,8 @@ from odradek.server.metadata.metadata_log import (
     DiskMetadataLog,
     MetadataLogSettings,
 )
-from odradek.server.metadata.metadata_log_opening import DamagedMetadataLog, findings
-from odradek.server.metadata.metadata_log_repair import finish_repair, repair
+from odradek.server.metadata.metadata_log_opening import DamagedMetadataLog, findings, finish_repair
+from odradek.server.metadata.metadata_log_repair import repair
 from odradek.server.metadata.metadata_snapshots import file_name_of
 from odradek.storage.checkpoints import write_partition_metadata
 from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceType

@@ -6,33 +6,31 @@ import os
 import pathlib
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from odradek.config.config_error import ConfigError
-from odradek.coordinator.cluster.changes import ClientMetricsOwner, ConfigChange, GroupOwner, Owner
-from odradek.coordinator.cluster.draft import Draft
-from odradek.coordinator.cluster.machine import LOG_DIRECTORY, ClusterMachine, Row, RowDraft
-from odradek.coordinator.cluster.topics import NewTopic
-from odradek.coordinator.cluster.view import NO_LEADER, UNASSIGNED, Broker, ClusterView
-from odradek.coordinator.controller.from_rows import from_rows
+from odradek.coordinator.cluster.view import NO_LEADER, UNASSIGNED, ClusterView, PartitionView
+from odradek.coordinator.controller.from_rows import LOG_DIRECTORY, Row, from_rows
 from odradek.coordinator.security.acls import Acl
 from odradek.coordinator.security.delegation_tokens import DelegationToken
 from odradek.coordinator.security.scram_users import ScramCredential
 from odradek.server.metadata import metadata_batches
-from odradek.server.metadata.metadata_log import DIRECTORY, DiskMetadataLog
-from odradek.server.metadata.metadata_store import SqliteMetadataStore
+from odradek.server.metadata.meta_properties import METADATA_LOG as DIRECTORY
+from odradek.server.metadata.metadata_log import DiskMetadataLog
 from odradek.server.metadata.migration import Node, check_migration, migrate
+from odradek.server.metadata.old_store import checksum
 from odradek.storage.checkpoints import write_partition_metadata
 from odradek.storage.disk import OsDisk
 from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceType
 from odradek.wire.schema import uuid_to_text
-from odradek.wire.work import Work, finish
+from tests.kit.old_store import write_store
 from tests.server.metadata_logs import PATH, VOTER, image_of, new_disk, opened, view_of
 from tests.storage.memory_disk import MemoryDisk, PowerLost
 
@@ -41,8 +39,17 @@ STORE = "data/odradek-metadata.db"
 NODE = Node(VOTER, {"data": DIRECTORY_ID}, "data")
 
 
+GONE = (4).to_bytes(16, "big")
+ACL_ID = bytes(range(1, 17))
+CREDENTIAL = ScramCredential(b"salt", bytes(32), bytes(32), 4096)
+SCRAM_TEXT = f"4096 {b'salt'.hex()} {bytes(32).hex()} {bytes(32).hex()}"
+TOKEN = DelegationToken("token", "User:u", "User:u", (), 1, 3, 2)
+TOKEN_TEXT = '["User:u", "User:u", [], 1, 3, 2]'
+ACL = Acl(ResourceType.TOPIC, "t", PatternType.LITERAL, "User:u", "*", Operation.READ, Permission.DENY)
+
+
 class Rows:
-    """A `MetadataStore` in memory."""
+    """Rows of a store, as an earlier version has written them."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], str] = {}
@@ -50,103 +57,56 @@ class Rows:
     def rows(self) -> list[Row]:
         return [Row(kind, key, value) for (kind, key), value in self.kept.items()]
 
-    def write(self, rows: Iterable[Row]) -> None:
-        for kind, key, value in rows:
-            if value is None:
-                self.kept.pop((kind, key), None)
-            else:
-                self.kept[kind, key] = value
-
-    def writing(self, rows: Iterable[Row]) -> Work[None]:
-        self.write(rows)
-        yield None
-
-
-def set_all(owner: Owner, **values: str) -> ConfigChange:
-    named = {name.replace("_", "."): value for name, value in values.items()}
-    return ConfigChange(owner, lambda before: {**before, **named}, tuple(named))
-
-
-def machine_of(rows: Rows) -> ClusterMachine:
-    ids = iter(range(1, 10_000))
-    machine = ClusterMachine(rows, cluster_id="", new_topic_id=lambda: next(ids).to_bytes(16, "big"))
-    machine.load()
-    machine.register_broker(Broker(1, {}))
-    return machine
+    def add(self, kind: str, **values: str) -> None:
+        self.kept |= {(kind, key): value for key, value in values.items()}
 
 
 def some_rows(topic_count: int = 3, level: int = 33) -> Rows:
     """Rows of each kind."""
     rows = Rows()
-    machine = machine_of(rows)
-    finish(machine.changing(lambda draft: _set_up(draft, level)))
-    new = [NewTopic(f"t{number}", 2) for number in range(topic_count)]
-    assert all(one.error is None for one in machine.create_topics([*new, NewTopic("gone", 1)]))
-    changes = [
-        set_all("t0", retention_ms="5"),
-        set_all(None, log_cleaner_threads="2"),
-        set_all(1, background_threads="3"),
-        set_all(GroupOwner("g"), consumer_session_timeout_ms="45000"),
-        set_all(ClientMetricsOwner("m"), interval_ms="60000"),
-    ]
-    finish(machine.changing_configs(changes))
-    machine.allocate_producer_ids()
-    machine.delete_topics(["gone"])
+    rows.add("feature", **{"metadata.version": str(level), "group.version": "1"})
+    rows.add("cluster", features_epoch="1", acl_count="1", scram_count="1", next_producer_id="1000")
+    rows.add("quota", **{'[["user", "u"]]': '{"producer_byte_rate": 1000.0}'})
+    rows.add("acl", **{ACL_ID.hex(): '[2, "t", 3, "User:u", "*", 3, 2]'})
+    rows.add("scram", **{"SCRAM-SHA-256/u": SCRAM_TEXT})
+    rows.add("token", token=TOKEN_TEXT)
+    for number in range(topic_count):
+        rows.add("topic", **{f"t{number}": f"{number + 1:032x}"})
+        rows.add("partition", **{f"t{number}/{index}": "1 0 1 1" for index in range(2)})
+    rows.add("deletion", **{f"{GONE.hex()}": "gone"})
+    rows.add("topic_config", **{"t0/retention.ms": "5"})
+    rows.add("broker_config", **{"/log.cleaner.threads": "2", "1/background.threads": "3"})
+    rows.add("group_config", **{"consumer.session.timeout.ms/g": "45000"})
+    rows.add("client-metrics", **{"interval.ms/m": "60000"})
     return rows
 
 
-def _set_up(draft: Draft, level: int) -> Work[None]:
-    assert isinstance(draft, RowDraft)
-    draft.set_features({"metadata.version": level, "group.version": 1})
-    draft.set_quotas({(("user", "u"),): {"producer_byte_rate": 1000.0}})
-    acl = Acl(
-        resource_type=ResourceType.TOPIC,
-        pattern_type=PatternType.LITERAL,
-        name="t",
-        principal="User:u",
-        host="*",
-        operation=Operation.READ,
-        permission=Permission.DENY,
-    )
-    draft.change_acls({bytes(range(1, 17)): acl})
-    draft.change_scram_users({("u", 1): ScramCredential(b"salt", bytes(32), bytes(32), 4096)})
-    draft.change_tokens({"token": DelegationToken("token", "User:u", "User:u", (), 1, 3, 2)})
-    yield None
+def compared(view: ClusterView) -> ClusterView:
+    """What does not depend on when it was made."""
+    return replace(view, version=0, features_epoch=0, acls=None)
 
 
-def compared(view: ClusterView, directory: bytes = DIRECTORY_ID) -> ClusterView:
-    """A view of rows as the view of a log that has no registration yet."""
-    topics = {
-        name: replace(
-            topic,
-            partitions=tuple(
-                one._replace(leader=NO_LEADER, directories=(directory,)) for one in topic.partitions
-            ),
-        )
-        for name, topic in view.topics.items()
+def wanted_of(rows: Rows) -> ClusterView:
+    """The view of a log that has all of the rows, and no registration yet."""
+    places = {
+        (name, int(index)): DIRECTORY_ID
+        for kind, key in rows.kept
+        if kind == "partition"
+        for name, index in [key.split("/")]
     }
-    return replace(
-        view,
-        version=0,
-        features_epoch=0,
-        brokers={},
-        registrations={},
-        controller_id=-1,
-        topics=topics,
-        acls=None,
-        features={**view.features, "kraft.version": 1},
-    )
+    view = from_rows(rows.rows(), places).view
+    return compared(replace(view, features={**view.features, "kraft.version": 1}))
 
 
 def prepared(rows: Rows) -> MemoryDisk:
     """A disk with a file in the place of the store, and a directory for each partition."""
     disk = new_disk()
     disk.open(STORE, create=True).close()
-    for topic in machine_of(rows).view.topics.values():
-        for partition in topic.partitions:
-            disk.make_directory(f"data/{topic.name}-{partition.index}")
+    for kind, key in rows.kept:
+        if kind == "partition":
+            disk.make_directory(f"data/{key.replace('/', '-')}")
     disk.make_directory("data/gone-0")
-    write_partition_metadata(disk, "data/gone-0/partition.metadata", (4).to_bytes(16, "big"))
+    write_partition_metadata(disk, "data/gone-0/partition.metadata", GONE)
     # All names are safe.
     disk.sync_file_system("data")
     return disk
@@ -161,17 +121,25 @@ def migrated(disk: MemoryDisk, rows: Rows, node: Node = NODE) -> bool:
 def test_all_rows_become_records() -> None:
     rows = some_rows()
     disk = prepared(rows)
-    before = machine_of(rows)
     assert migrated(disk, rows)
-    log = opened(disk)
-    view = view_of(log)
-    assert compared(view) == compared(before.view)
-    assert view.acls is not None
-    assert before.view.acls is not None
-    assert view.acls.by_id == before.view.acls.by_id
-    assert view.scram_users.credentials == before.view.scram_users.credentials
-    assert view.delegation_tokens.by_id == before.view.delegation_tokens.by_id
+    view = view_of(opened(disk))
+    assert {name: topic.topic_id for name, topic in view.topics.items()} == {
+        f"t{number}": (number + 1).to_bytes(16, "big") for number in range(3)
+    }
+    for topic in view.topics.values():
+        assert topic.partitions == tuple(
+            PartitionView(index, NO_LEADER, 0, (1,), (1,), directories=(DIRECTORY_ID,)) for index in range(2)
+        )
+    assert [dict(view.topics[f"t{number}"].configs) for number in range(3)] == [{"retention.ms": "5"}, {}, {}]
+    assert view.features == {"metadata.version": 33, "group.version": 1, "kraft.version": 1}
+    assert view.broker_configs == {None: {"log.cleaner.threads": "2"}, 1: {"background.threads": "3"}}
     assert view.group_configs == {"g": {"consumer.session.timeout.ms": "45000"}}
+    assert view.client_metrics_configs == {"m": {"interval.ms": "60000"}}
+    assert view.client_quotas == {(("user", "u"),): {"producer_byte_rate": 1000.0}}
+    assert view.acls is not None
+    assert view.acls.by_id == {ACL_ID: ACL}
+    assert view.scram_users.credentials == {("u", 1): CREDENTIAL}
+    assert view.delegation_tokens.by_id == {"token": TOKEN}
     assert not disk.exists(STORE)
     assert disk.exists(STORE + ".migrated")
     assert not migrated(disk, rows)
@@ -187,7 +155,7 @@ def test_the_first_producer_id_is_one_that_nobody_has() -> None:
 def test_a_deletion_that_was_under_way_is_finished() -> None:
     rows = some_rows()
     disk = prepared(rows)
-    assert from_rows(rows.rows(), {}).deletions == {(4).to_bytes(16, "big"): "gone"}
+    assert from_rows(rows.rows(), {}).deletions == {GONE: "gone"}
     migrated(disk, rows)
     (left,) = (name for name in disk.list("data") if name.startswith("gone"))
     assert left == f"gone-0.{4:032x}-delete"
@@ -201,7 +169,7 @@ def test_many_topics_are_one_transaction(monkeypatch: pytest.MonkeyPatch) -> Non
     migrated(disk, rows)
     log = opened(disk)
     assert len(list(log.batches())) > 5
-    assert compared(view_of(log)) == compared(machine_of(rows).view)
+    assert compared(view_of(log)) == wanted_of(rows)
 
 
 def test_a_metadata_version_without_transactions_is_migrated_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +215,7 @@ def test_power_may_be_lost_at_each_operation(
     monkeypatch.setattr(metadata_batches, "BATCH_RECORDS_MAX", 10)
     monkeypatch.setattr("odradek.server.metadata.metadata_log.BATCH_RECORDS_MAX", 10)
     rows = some_rows()
-    wanted = compared(machine_of(rows).view)
+    wanted = wanted_of(rows)
     node = NODE._replace(metadata_directory=metadata_directory)
     path = f"{metadata_directory}/{DIRECTORY}"
     number, is_done = 0, False
@@ -272,9 +240,7 @@ def test_power_may_be_lost_at_each_operation(
 
 def real_store(directory: pathlib.Path, rows: Rows) -> str:
     path = os.path.join(directory, "odradek-metadata.db")
-    store = SqliteMetadataStore(path)
-    store.write(rows.rows())
-    store.close()
+    write_store(path, rows.rows())
     return path
 
 
@@ -282,16 +248,46 @@ def test_a_check_says_what_would_be_taken_over(tmp_path: pathlib.Path) -> None:
     rows = some_rows()
     path = real_store(tmp_path, rows)
     before = pathlib.Path(path).read_bytes()
-    told = check_migration(path)
-    assert told[0].startswith(
-        f"The metadata in {path} can be taken over: 3 topics with 6 partitions, 1 ACLs, "
-    )
-    assert told[1:] == ["The deletion of 1 topics would be finished before."]
+    is_whole, told = check_migration(path)
+    assert is_whole
+    assert told[0].startswith("3 topics with 6 partitions, 1 ACLs and 1 credentials of users ")
+    assert told[1:] == ["the deletion of 1 topics has to be finished"]
     assert pathlib.Path(path).read_bytes() == before
     del rows.kept["partition", "t1/0"]
     os.remove(path)
     real_store(tmp_path, rows)
-    assert "cannot be taken over as they are" in check_migration(path)[-1]
+    is_whole, told = check_migration(path)
+    assert not is_whole
+    assert "its rows cannot be taken over" in told[0]
+
+
+def test_a_store_that_a_kill_has_left_open_is_taken_over_with_its_last_rows(tmp_path: pathlib.Path) -> None:
+    rows = some_rows()
+    path = real_store(tmp_path, rows)
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    with closing(sqlite3.connect(path)) as connection:
+        row = ("topic_config", "t1/flush.ms", "7")
+        connection.execute("INSERT INTO facts VALUES (?, ?, ?, ?)", (*row, checksum(*row)))
+        connection.commit()
+        for name in ("odradek-metadata.db", "odradek-metadata.db-wal"):
+            shutil.copy(tmp_path / name, killed / name)
+    node = Node(VOTER, {str(killed): DIRECTORY_ID}, str(killed))
+    migrate(OsDisk(), str(killed / "odradek-metadata.db"), node, now_ms=lambda: 1000)
+    log = DiskMetadataLog(OsDisk(), str(killed / DIRECTORY), VOTER, now_ms=lambda: 1000)
+    assert view_of(log).topics["t1"].configs == {"flush.ms": "7"}
+    log.close()
+
+
+def test_a_damaged_store_is_refused_and_stays(tmp_path: pathlib.Path) -> None:
+    path = real_store(tmp_path, some_rows())
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE facts SET value = 'x' WHERE kind = 'topic'")
+        connection.commit()
+    node = Node(VOTER, {str(tmp_path): DIRECTORY_ID}, str(tmp_path))
+    with pytest.raises(ConfigError, match="start the version of Odradek that wrote it"):
+        migrate(OsDisk(), path, node, now_ms=lambda: 1000)
+    assert not (tmp_path / DIRECTORY).exists()
 
 
 MIGRATION = """
@@ -310,7 +306,7 @@ print("done", flush=True)
 @pytest.mark.parametrize("times", [8, pytest.param(200, marks=pytest.mark.deep)])
 def test_a_kill_at_any_time_loses_nothing(tmp_path: pathlib.Path, times: int) -> None:
     rows = some_rows(topic_count=300)
-    wanted = compared(machine_of(rows).view)
+    wanted = wanted_of(rows)
     whole = tmp_path / "whole"
     whole.mkdir()
     real_store(whole, rows)

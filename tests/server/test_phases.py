@@ -11,7 +11,7 @@ from odradek.embedding.free_port import free_port
 from odradek.server import phase_bind, phase_open, phase_serve, standalone
 from odradek.server.background.schedule import Schedule
 from odradek.server.broker import BrokerServer, NotServing
-from odradek.server.metadata.metadata_store import SqliteMetadataStore
+from odradek.server.metadata.metadata_log import DiskMetadataLog
 from odradek.server.network.ports import Ports
 from odradek.storage.directories.store import LogStore
 from tests.raw_client import AsyncRawClient
@@ -29,8 +29,9 @@ SEAMS = [
     # Where a start fails: in which module, in which function.
     (phase_bind, "_claim_directories"),
     (phase_bind, "_lock"),
-    (standalone, "_new_machine"),
-    (standalone, "_register_broker"),
+    (standalone, "open_own_log"),
+    (standalone, "loaded_controller"),
+    (standalone, "ReplicaHomes"),
     (phase_open, "_open_logs"),
     (phase_open, "_follow_changes"),
     (phase_serve, "_new_coordinators"),
@@ -108,7 +109,7 @@ def test_a_stop_undoes_the_phases_in_the_reverse_order(tmp_path, monkeypatch):
 
     note(Ports, "close")
     note(Schedule, "close")
-    note(SqliteMetadataStore, "close")
+    note(DiskMetadataLog, "close")
     note(LogStore, "close")
     stop_serving = phase_serve.stop_serving
 
@@ -132,7 +133,7 @@ def test_a_stop_undoes_the_phases_in_the_reverse_order(tmp_path, monkeypatch):
         "Ports.close",
         "stop_serving",
         "Schedule.close",
-        "SqliteMetadataStore.close",
+        "DiskMetadataLog.close",
         "LogStore.close",
         "Ports.close",
     ]

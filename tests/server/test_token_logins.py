@@ -6,10 +6,8 @@ import time
 import pytest
 
 from odradek import Broker
-from odradek.coordinator.cluster.machine import Row
 from odradek.coordinator.security.delegation_tokens import NO_TOKENS, TokenSecret
 from odradek.embedding.free_port import free_port
-from odradek.server.metadata.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.server.security import tokens
 from odradek.server.security.tokens import TokenLogins
 from odradek.wire.errors import ErrorCode
@@ -319,13 +317,3 @@ def test_the_secret_is_not_described(broker):
     (secret,) = [one for one in found.configs if one.name == "delegation.token.secret.key"]
     assert (secret.value, secret.is_sensitive) == (None, True)
     assert SECRET not in repr(found)
-
-
-def test_a_row_of_a_token_that_makes_no_sense_stops_the_start(tmp_path):
-    with Broker(options=WITH_TOKENS, data_dir=tmp_path) as broker:
-        create(broker)
-    store = SqliteMetadataStore(str(tmp_path / FILE_NAME))
-    store.write([Row("token", "x", "nonsense")])
-    store.close()
-    with pytest.raises(Exception, match="cannot be used"), Broker(options=WITH_TOKENS, data_dir=tmp_path):
-        pass

@@ -36,7 +36,7 @@ def test_a_partition_is_replicated_where_the_view_has_several_replicas(replicas,
 def test_a_partition_is_made_as_one_of_its_replicas_before_any_view_has_it(replicas, high_watermark):
     disk = MemoryDisk()
     store = open_store(disk)
-    logs = TopicLogs(1, store, None, LIVE, lambda: NOW_MS, {}, lambda: None)
+    logs = TopicLogs(1, store, None, LIVE, lambda: NOW_MS, lambda: None, lambda partition: None)
     made = topic(*replicas)
     finish(logs.make_partitions([(made, made.partitions[0])]))
     partition = store.get("t", 0)
@@ -63,14 +63,14 @@ class Plane:
         self.view = ClusterView(
             topics={one.name: one for one in topics}, topic_names={one.topic_id: one.name for one in topics}
         )
-        self.deletions = dict.fromkeys(deletions, "t")
+        self.deletions = set(deletions)
 
     def finish_deletion(self, topic_id):
-        self.deletions.pop(topic_id, None)
+        self.deletions.discard(topic_id)
 
 
-def logs_of(store, plane, directory_for=None):
-    return TopicLogs(1, store, plane, LIVE, lambda: NOW_MS, {}, lambda: None, directory_for)
+def logs_of(store, plane, directory_for=lambda partition: None):
+    return TopicLogs(1, store, plane, LIVE, lambda: NOW_MS, lambda: None, directory_for)
 
 
 def test_a_replica_that_is_moved_to_another_node_goes_and_comes_back_empty():

@@ -14,7 +14,7 @@ from odradek.commands.main import main
 from odradek.config.config_error import ConfigError
 from odradek.config.passwords import read_password
 from odradek.offline.dump import dump
-from odradek.server.metadata.metadata_store import FILE_NAME
+from odradek.server.metadata.meta_properties import METADATA_LOG
 from tests.raw_client import RawClient
 from tests.server.test_sasl_listener import OPTIONS, log_in_with_scram
 
@@ -135,10 +135,10 @@ def test_a_start_makes_the_users_of_the_environment_once(tmp_path):
 def test_what_is_stored_is_not_shown(tmp_path):
     assert add(tmp_path, stdin=PASSWORD).returncode == 0
     out = io.StringIO()
-    dump([str(tmp_path / FILE_NAME)], records=False, as_json=True, out=out, include_empty=False)
-    (line,) = [line for line in out.getvalue().splitlines() if '"table": "scram"' in line]
+    dump([str(tmp_path / METADATA_LOG)], records=True, as_json=True, out=out, include_empty=False)
+    (line,) = [line for line in out.getvalue().splitlines() if '"type": "UserScramCredential"' in line]
     assert "[hidden]" in line
-    assert len(line) < 200
+    assert len(line) < 300
 
 
 def test_a_password_is_taken_whole_or_refused(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddOffsetsToTxnRequest(Message, api_key=25, versions=(0, 4), flexible_since=3):
     transactional_id: str = on_wire(STRING)
     """Transactional id of the producer."""
@@ -24,7 +24,7 @@ class AddOffsetsToTxnRequest(Message, api_key=25, versions=(0, 4), flexible_sinc
     """Id of the group."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddOffsetsToTxnResponse(Message, api_key=25, versions=(0, 4), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

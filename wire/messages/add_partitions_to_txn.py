@@ -18,7 +18,7 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddPartitionsToTxnTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -26,7 +26,7 @@ class AddPartitionsToTxnTopic(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddPartitionsToTxnTransaction(Struct):
     transactional_id: str = on_wire(STRING)
     """Transactional id of the producer."""
@@ -40,7 +40,7 @@ class AddPartitionsToTxnTransaction(Struct):
     """Topics with the partitions to add."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddPartitionsToTxnRequest(Message, api_key=24, versions=(0, 5), flexible_since=3):
     transactions: list[AddPartitionsToTxnTransaction] = on_wire(Array(AddPartitionsToTxnTransaction), since=4)
     """Transactions of a broker's request."""
@@ -54,7 +54,7 @@ class AddPartitionsToTxnRequest(Message, api_key=24, versions=(0, 5), flexible_s
     """Partitions to add, by topic."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddPartitionsToTxnPartitionResult(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -62,7 +62,7 @@ class AddPartitionsToTxnPartitionResult(Struct):
     """Error code of the partition, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddPartitionsToTxnTopicResult(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -72,7 +72,7 @@ class AddPartitionsToTxnTopicResult(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddPartitionsToTxnResult(Struct):
     transactional_id: str = on_wire(STRING)
     """Transactional id of the producer."""
@@ -80,7 +80,7 @@ class AddPartitionsToTxnResult(Struct):
     """One result for each topic."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddPartitionsToTxnResponse(Message, api_key=24, versions=(0, 5), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from odradek.wire.schema import INT8, INT16, INT32, INT64, UUID, Array, Message, Struct, on_wire
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BrokerState(Struct):
     broker_id: int = on_wire(INT32)
     """A broker of the new set."""
@@ -17,7 +17,7 @@ class BrokerState(Struct):
     """Epoch of this broker in its last fetch, -1 to skip the comparison."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionData(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -33,7 +33,7 @@ class PartitionData(Struct):
     """Epoch of the partition that the change is based on; any other one is refused."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicData(Struct):
     topic_id: bytes = on_wire(UUID, ignorable=True)
     """Id of the topic."""
@@ -41,7 +41,7 @@ class TopicData(Struct):
     """Partitions to change."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterPartitionRequest(Message, api_key=56, versions=(2, 3), flexible_since=0):
     broker_id: int = on_wire(INT32)
     """Id of the requesting broker."""
@@ -51,7 +51,7 @@ class AlterPartitionRequest(Message, api_key=56, versions=(2, 3), flexible_since
     """Topics with the partitions to change."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlteredPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -69,7 +69,7 @@ class AlteredPartition(Struct):
     """Epoch of the partition after the change."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlteredTopic(Struct):
     topic_id: bytes = on_wire(UUID, ignorable=True)
     """Id of the topic."""
@@ -77,7 +77,7 @@ class AlteredTopic(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterPartitionResponse(Message, api_key=56, versions=(2, 3), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -16,7 +16,7 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ScramCredentialDeletion(Struct):
     name: str = on_wire(STRING)
     """Name of the user."""
@@ -24,7 +24,7 @@ class ScramCredentialDeletion(Struct):
     """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ScramCredentialUpsertion(Struct):
     name: str = on_wire(STRING)
     """Name of the user."""
@@ -38,7 +38,7 @@ class ScramCredentialUpsertion(Struct):
     """The password after hashing."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterUserScramCredentialsRequest(Message, api_key=51, versions=(0, 0), flexible_since=0):
     deletions: list[ScramCredentialDeletion] = on_wire(Array(ScramCredentialDeletion))
     """Credentials to remove."""
@@ -46,7 +46,7 @@ class AlterUserScramCredentialsRequest(Message, api_key=51, versions=(0, 0), fle
     """Credentials to set."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterUserScramCredentialsResult(Struct):
     user: str = on_wire(STRING)
     """Name of the user."""
@@ -56,7 +56,7 @@ class AlterUserScramCredentialsResult(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterUserScramCredentialsResponse(Message, api_key=51, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -20,7 +20,7 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ApiVersionsRequest(Message, api_key=18, versions=(0, 5), flexible_since=3):
     client_software_name: str = on_wire(STRING, since=3, ignorable=True)
     """Name of the client library."""
@@ -32,7 +32,7 @@ class ApiVersionsRequest(Message, api_key=18, versions=(0, 5), flexible_since=3)
     """Id of the node that the client believes to speak with; -1 if it does not know."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ApiVersion(Struct):
     api_key: int = on_wire(INT16)
     """API key."""
@@ -42,7 +42,7 @@ class ApiVersion(Struct):
     """Highest version, included."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SupportedFeatureKey(Struct):
     name: str = on_wire(STRING)
     """Name of the feature."""
@@ -52,7 +52,7 @@ class SupportedFeatureKey(Struct):
     """Highest version, included."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FinalizedFeatureKey(Struct):
     name: str = on_wire(STRING)
     """Name of the feature."""
@@ -62,7 +62,7 @@ class FinalizedFeatureKey(Struct):
     """Lowest level."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ApiVersionsResponse(Message, api_key=18, versions=(0, 5), flexible_since=3):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""

@@ -22,7 +22,7 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Listener(Struct):
     name: str = on_wire(STRING)
     """Name of the listener."""
@@ -34,7 +34,7 @@ class Listener(Struct):
     """0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Feature(Struct):
     name: str = on_wire(STRING)
     """Name of the feature."""
@@ -44,7 +44,7 @@ class Feature(Struct):
     """Highest level that the broker supports."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BrokerRegistrationRequest(Message, api_key=62, versions=(0, 4), flexible_since=0):
     broker_id: int = on_wire(INT32)
     """Id of the broker."""
@@ -66,7 +66,7 @@ class BrokerRegistrationRequest(Message, api_key=62, versions=(0, 4), flexible_s
     """Broker epoch of the last clean shutdown, -1 for none."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BrokerRegistrationResponse(Message, api_key=62, versions=(0, 4), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

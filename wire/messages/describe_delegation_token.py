@@ -16,7 +16,7 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeDelegationTokenOwner(Struct):
     principal_type: str = on_wire(STRING)
     """Type of the principal, such as User."""
@@ -24,7 +24,7 @@ class DescribeDelegationTokenOwner(Struct):
     """Name of the principal."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeDelegationTokenRequest(Message, api_key=41, versions=(0, 3), flexible_since=2):
     owners: list[DescribeDelegationTokenOwner] | None = on_wire(
         Array(DescribeDelegationTokenOwner), nullable=ALL
@@ -32,7 +32,7 @@ class DescribeDelegationTokenRequest(Message, api_key=41, versions=(0, 3), flexi
     """Only tokens of these owners, null for all."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribedDelegationTokenRenewer(Struct):
     principal_type: str = on_wire(STRING)
     """Type of the principal, such as User."""
@@ -40,7 +40,7 @@ class DescribedDelegationTokenRenewer(Struct):
     """Name of the principal."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribedDelegationToken(Struct):
     principal_type: str = on_wire(STRING)
     """Type of the principal, such as User."""
@@ -64,7 +64,7 @@ class DescribedDelegationToken(Struct):
     """Principals besides the owner that may renew the token."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeDelegationTokenResponse(Message, api_key=41, versions=(0, 3), flexible_since=2):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""

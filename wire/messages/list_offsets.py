@@ -18,7 +18,7 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListOffsetsPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -32,7 +32,7 @@ class ListOffsetsPartition(Struct):
     """Limit of returned offsets."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListOffsetsTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -40,7 +40,7 @@ class ListOffsetsTopic(Struct):
     """Partitions of the request."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListOffsetsRequest(Message, api_key=2, versions=(0, 11), flexible_since=6):
     replica_id: int = on_wire(INT32)
     """Id of the requesting broker, -1 for a consumer."""
@@ -52,7 +52,7 @@ class ListOffsetsRequest(Message, api_key=2, versions=(0, 11), flexible_since=6)
     """Time-out of reads from remote storage in ms."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListOffsetsPartitionResponse(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -68,7 +68,7 @@ class ListOffsetsPartitionResponse(Struct):
     """Leader epoch of the record that was found."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListOffsetsTopicResponse(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -76,7 +76,7 @@ class ListOffsetsTopicResponse(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListOffsetsResponse(Message, api_key=2, versions=(0, 11), flexible_since=6):
     throttle_time_ms: int = on_wire(INT32, since=2, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -14,7 +14,7 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListPartitionReassignmentsTopics(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -22,7 +22,7 @@ class ListPartitionReassignmentsTopics(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListPartitionReassignmentsRequest(Message, api_key=46, versions=(0, 0), flexible_since=0):
     timeout_ms: int = on_wire(INT32, default=60000)
     """Time-out of the operation in ms."""
@@ -32,7 +32,7 @@ class ListPartitionReassignmentsRequest(Message, api_key=46, versions=(0, 0), fl
     """Partitions to list, null for all that are being moved."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OngoingPartitionReassignment(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -44,7 +44,7 @@ class OngoingPartitionReassignment(Struct):
     """Brokers that are losing a replica."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OngoingTopicReassignment(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -52,7 +52,7 @@ class OngoingTopicReassignment(Struct):
     """Partitions of the topic."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListPartitionReassignmentsResponse(Message, api_key=46, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -15,12 +15,12 @@ Sources: the schemas in Kafka's `metadata/src/main/resources/common/metadata`, `
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeVar
 
 from odradek.wire._records import BatchHeader, read_batch_header
-from odradek.wire.codec import decode_message, encode_message
+from odradek.wire.codec import decode_message, decoder, encode_message
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.records import iter_records
 from odradek.wire.schema import (
@@ -89,7 +89,7 @@ class UnknownMetadataRecord(MalformedMessage):
 # --- Brokers and controllers ---
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BrokerEndpoint(Struct):
     name: str = on_wire(STRING)
     """Name of the listener."""
@@ -101,7 +101,7 @@ class BrokerEndpoint(Struct):
     """0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BrokerFeature(Struct):
     name: str = on_wire(STRING)
     """Name of the feature."""
@@ -111,7 +111,7 @@ class BrokerFeature(Struct):
     """Highest level that the broker supports."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RegisterBrokerRecord(MetadataRecord, record_type=0, versions=(0, 4), flexible_since=0):
     broker_id: int = on_wire(INT32)
     """Id of the broker."""
@@ -137,7 +137,7 @@ class RegisterBrokerRecord(MetadataRecord, record_type=0, versions=(0, 4), flexi
     """Ids of log directories that take no new replicas; null before the broker has reported them."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class UnregisterBrokerRecord(MetadataRecord, record_type=1, versions=(0, 0), flexible_since=0):
     broker_id: int = on_wire(INT32)
     """Broker to unregister."""
@@ -145,7 +145,7 @@ class UnregisterBrokerRecord(MetadataRecord, record_type=1, versions=(0, 0), fle
     """Epoch of its registration."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FenceBrokerRecord(MetadataRecord, record_type=7, versions=(0, 0), flexible_since=0):
     id: int = on_wire(INT32)
     """Broker to fence; only in logs from before 3.3."""
@@ -153,7 +153,7 @@ class FenceBrokerRecord(MetadataRecord, record_type=7, versions=(0, 0), flexible
     """Epoch of its registration."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class UnfenceBrokerRecord(MetadataRecord, record_type=8, versions=(0, 0), flexible_since=0):
     id: int = on_wire(INT32)
     """Broker to unfence; only in logs from before 3.3."""
@@ -161,7 +161,7 @@ class UnfenceBrokerRecord(MetadataRecord, record_type=8, versions=(0, 0), flexib
     """Epoch of its registration."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BrokerRegistrationChangeRecord(MetadataRecord, record_type=17, versions=(0, 3), flexible_since=0):
     broker_id: int = on_wire(INT32)
     """Id of the broker."""
@@ -177,7 +177,7 @@ class BrokerRegistrationChangeRecord(MetadataRecord, record_type=17, versions=(0
     """Ids of log directories that take no new replicas; null: no change."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ControllerEndpoint(Struct):
     name: str = on_wire(STRING)
     """Name of the listener."""
@@ -189,7 +189,7 @@ class ControllerEndpoint(Struct):
     """0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ControllerFeature(Struct):
     name: str = on_wire(STRING)
     """Name of the feature."""
@@ -199,7 +199,7 @@ class ControllerFeature(Struct):
     """Highest level that the controller supports."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RegisterControllerRecord(MetadataRecord, record_type=27, versions=(0, 0), flexible_since=0):
     controller_id: int = on_wire(INT32)
     """Id of the controller."""
@@ -216,13 +216,13 @@ class RegisterControllerRecord(MetadataRecord, record_type=27, versions=(0, 0), 
 # --- Topics and partitions ---
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class UnregisterControllerRecord(MetadataRecord, record_type=29, versions=(0, 0), flexible_since=0):
     controller_id: int = on_wire(INT32)
     """Id of the controller that is none any more."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicRecord(MetadataRecord, record_type=2, versions=(0, 0), flexible_since=0):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -230,7 +230,7 @@ class TopicRecord(MetadataRecord, record_type=2, versions=(0, 0), flexible_since
     """Id of the topic."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionRecord(MetadataRecord, record_type=3, versions=(0, 2), flexible_since=0):
     partition_id: int = on_wire(INT32, default=-1)
     """Partition number."""
@@ -262,7 +262,7 @@ class PartitionRecord(MetadataRecord, record_type=3, versions=(0, 2), flexible_s
     """Replicas that were eligible before an unclean shutdown."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionChangeRecord(MetadataRecord, record_type=5, versions=(0, 2), flexible_since=0):
     partition_id: int = on_wire(INT32, default=-1)
     """Partition number."""
@@ -290,13 +290,13 @@ class PartitionChangeRecord(MetadataRecord, record_type=5, versions=(0, 2), flex
     """New replicas that were eligible before an unclean shutdown."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RemoveTopicRecord(MetadataRecord, record_type=9, versions=(0, 0), flexible_since=0):
     topic_id: bytes = on_wire(UUID)
     """Topic to remove, with its partitions and its settings."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ClearElrRecord(MetadataRecord, record_type=28, versions=(0, 0), flexible_since=0):
     topic_name: str = on_wire(STRING)
     """Topic whose partitions lose their eligible leader replicas; empty: all topics."""
@@ -305,7 +305,7 @@ class ClearElrRecord(MetadataRecord, record_type=28, versions=(0, 0), flexible_s
 # --- Settings and features ---
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConfigRecord(MetadataRecord, record_type=4, versions=(0, 0), flexible_since=0):
     resource_type: int = on_wire(INT8)
     """2 for a topic, 4 for a broker, 16 for client metrics, 32 for a group."""
@@ -317,7 +317,7 @@ class ConfigRecord(MetadataRecord, record_type=4, versions=(0, 0), flexible_sinc
     """Its value; null removes it."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FeatureLevelRecord(MetadataRecord, record_type=12, versions=(0, 0), flexible_since=0):
     name: str = on_wire(STRING)
     """Name of the feature."""
@@ -325,7 +325,7 @@ class FeatureLevelRecord(MetadataRecord, record_type=12, versions=(0, 0), flexib
     """Its finalized level, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ProducerIdsRecord(MetadataRecord, record_type=15, versions=(0, 0), flexible_since=0):
     broker_id: int = on_wire(INT32)
     """Broker that got the block of ids."""
@@ -338,7 +338,7 @@ class ProducerIdsRecord(MetadataRecord, record_type=15, versions=(0, 0), flexibl
 # --- Quotas, credentials, access control, tokens ---
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EntityData(Struct):
     entity_type: str = on_wire(STRING)
     """user, client-id or ip."""
@@ -346,7 +346,7 @@ class EntityData(Struct):
     """Name of the entity, null for the default of its type."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ClientQuotaRecord(MetadataRecord, record_type=14, versions=(0, 0), flexible_since=0):
     entity: list[EntityData] = on_wire(Array(EntityData))
     """The entity of the quota."""
@@ -358,7 +358,7 @@ class ClientQuotaRecord(MetadataRecord, record_type=14, versions=(0, 0), flexibl
     """Whether the quota is removed; then the value is ignored."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class UserScramCredentialRecord(MetadataRecord, record_type=11, versions=(0, 0), flexible_since=0):
     name: str = on_wire(STRING)
     """Name of the user."""
@@ -374,7 +374,7 @@ class UserScramCredentialRecord(MetadataRecord, record_type=11, versions=(0, 0),
     """Iterations of the password hash."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RemoveUserScramCredentialRecord(MetadataRecord, record_type=22, versions=(0, 0), flexible_since=0):
     name: str = on_wire(STRING)
     """Name of the user."""
@@ -382,7 +382,7 @@ class RemoveUserScramCredentialRecord(MetadataRecord, record_type=22, versions=(
     """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AccessControlEntryRecord(MetadataRecord, record_type=18, versions=(0, 0), flexible_since=0):
     id: bytes = on_wire(UUID)
     """Id of the entry."""
@@ -402,13 +402,13 @@ class AccessControlEntryRecord(MetadataRecord, record_type=18, versions=(0, 0), 
     """2: denied, 3: allowed."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RemoveAccessControlEntryRecord(MetadataRecord, record_type=19, versions=(0, 0), flexible_since=0):
     id: bytes = on_wire(UUID)
     """Id of the entry."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DelegationTokenRecord(MetadataRecord, record_type=10, versions=(0, 0), flexible_since=0):
     owner: str = on_wire(STRING)
     """Principal whose token it is."""
@@ -426,7 +426,7 @@ class DelegationTokenRecord(MetadataRecord, record_type=10, versions=(0, 0), fle
     """Id of the token."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RemoveDelegationTokenRecord(MetadataRecord, record_type=26, versions=(0, 0), flexible_since=0):
     token_id: str = on_wire(STRING)
     """Id of the token."""
@@ -435,29 +435,29 @@ class RemoveDelegationTokenRecord(MetadataRecord, record_type=26, versions=(0, 0
 # --- The log itself ---
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class NoOpRecord(MetadataRecord, record_type=20, versions=(0, 0), flexible_since=0):
     """A record without content: the controller is alive."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ZkMigrationStateRecord(MetadataRecord, record_type=21, versions=(0, 0), flexible_since=0):
     zk_migration_state: int = on_wire(INT8)
     """State of a migration from ZooKeeper."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BeginTransactionRecord(MetadataRecord, record_type=23, versions=(0, 0), flexible_since=0):
     name: str | None = on_wire(STRING, default=None, nullable=ALL, tag=0)
     """Key of the following records."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EndTransactionRecord(MetadataRecord, record_type=24, versions=(0, 0), flexible_since=0):
     """The records since the begin of the transaction are valid."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AbortTransactionRecord(MetadataRecord, record_type=25, versions=(0, 0), flexible_since=0):
     reason: str | None = on_wire(STRING, default=None, nullable=ALL, tag=0)
     """The reason of the aborted transaction."""
@@ -466,7 +466,7 @@ class AbortTransactionRecord(MetadataRecord, record_type=25, versions=(0, 0), fl
 # --- Control records ---
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Voter(Struct):
     voter_id: int = on_wire(INT32)
     """Id of the voter."""
@@ -474,7 +474,7 @@ class Voter(Struct):
     """Id of its log directory."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LeaderChangeMessage(ControlRecord, control_type=2, versions=(0, 1), flexible_since=0):
     version: int = on_wire(INT16)
     """Version of the record."""
@@ -486,7 +486,7 @@ class LeaderChangeMessage(ControlRecord, control_type=2, versions=(0, 1), flexib
     """Voters that voted for the leader."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SnapshotHeaderRecord(ControlRecord, control_type=3, versions=(0, 0), flexible_since=0):
     version: int = on_wire(INT16)
     """Version of the record."""
@@ -494,13 +494,13 @@ class SnapshotHeaderRecord(ControlRecord, control_type=3, versions=(0, 0), flexi
     """Time of the last record before the snapshot."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SnapshotFooterRecord(ControlRecord, control_type=4, versions=(0, 0), flexible_since=0):
     version: int = on_wire(INT16)
     """Version of the record, which is the last of a whole snapshot."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class KRaftVersionRecord(ControlRecord, control_type=5, versions=(0, 0), flexible_since=0):
     version: int = on_wire(INT16)
     """Version of the record."""
@@ -508,7 +508,7 @@ class KRaftVersionRecord(ControlRecord, control_type=5, versions=(0, 0), flexibl
     """Level of the feature kraft.version."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Endpoint(Struct):
     name: str = on_wire(STRING)
     """Name of the listener."""
@@ -518,7 +518,7 @@ class Endpoint(Struct):
     """Port number."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class KRaftVersionFeature(Struct):
     min_supported_version: int = on_wire(INT16)
     """Lowest level of kraft.version that the voter supports."""
@@ -526,7 +526,7 @@ class KRaftVersionFeature(Struct):
     """Highest level of kraft.version that the voter supports."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class VoterWithEndpoints(Struct):
     voter_id: int = on_wire(INT32)
     """Id of the voter."""
@@ -538,7 +538,7 @@ class VoterWithEndpoints(Struct):
     """Versions that the voter supports."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class VotersRecord(ControlRecord, control_type=6, versions=(0, 0), flexible_since=0):
     version: int = on_wire(INT16)
     """Version of the record."""
@@ -554,6 +554,10 @@ CONTROL_RECORDS: dict[int, type[ControlRecord]] = {
     cls.control_type: cls for cls in ControlRecord.__subclasses__()
 }
 """By type."""
+
+
+_DECODERS: dict[tuple[int, int], Callable[[bytes, int], tuple[MetadataRecord, int]]] = {}
+"""By type and version, both of one byte, of those that have been decoded."""
 
 
 class RecordFrame(NamedTuple):
@@ -578,6 +582,16 @@ def decode_metadata_record(value: Buffer) -> MetadataRecord:
     """The record in a value. Raises UnknownMetadataRecord, with type and version, for an unknown one, and
     MalformedMessage for invalid bytes. The record has no references to the buffer.
     """
+    # The usual way of a start, which reads very many.
+    if type(value) is bytes and len(value) > 2 and value[0] == FRAME_VERSION:
+        decode = _DECODERS.get((value[1], value[2]))
+        if decode is not None:
+            try:
+                known, end = decode(value, 3)
+            except MalformedMessage:
+                end = -1  # and once more, so that the error says whose it is
+            if end == len(value):
+                return known
     record_type, version, start = frame_of(value)
     cls = RECORDS.get(record_type)
     if cls is None:
@@ -586,7 +600,10 @@ def decode_metadata_record(value: Buffer) -> MetadataRecord:
         raise UnknownMetadataRecord(
             f"{cls.__name__} (metadata record of type {record_type}) has no version {version} here"
         )
-    return _decoded(cls, version, bytes(value[start:]))
+    record = _decoded(cls, version, bytes(value[start:]))
+    if record_type < 0x80:
+        _DECODERS[record_type, version] = decoder(cls, version)
+    return record
 
 
 def encode_metadata_record(record: MetadataRecord, version: int) -> bytes:

@@ -20,7 +20,7 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetCommitRequestPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -34,7 +34,7 @@ class OffsetCommitRequestPartition(Struct):
     """The metadata text of the commit, for the client."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetCommitRequestTopic(Struct):
     name: str = on_wire(STRING, until=9, ignorable=True)
     """Name of the topic; from version 10 on the id replaces it."""
@@ -44,7 +44,7 @@ class OffsetCommitRequestTopic(Struct):
     """Partitions to commit."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetCommitRequest(Message, api_key=8, versions=(0, 10), flexible_since=8):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -60,7 +60,7 @@ class OffsetCommitRequest(Message, api_key=8, versions=(0, 10), flexible_since=8
     """Topics with the partitions to commit."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetCommitResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -68,7 +68,7 @@ class OffsetCommitResponsePartition(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetCommitResponseTopic(Struct):
     name: str = on_wire(STRING, until=9, ignorable=True)
     """Name of the topic; from version 10 on the id replaces it."""
@@ -78,7 +78,7 @@ class OffsetCommitResponseTopic(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetCommitResponse(Message, api_key=8, versions=(0, 10), flexible_since=8):
     throttle_time_ms: int = on_wire(INT32, since=3, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

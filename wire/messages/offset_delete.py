@@ -13,13 +13,13 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetDeleteRequestPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetDeleteRequestTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -27,7 +27,7 @@ class OffsetDeleteRequestTopic(Struct):
     """Partitions to remove."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetDeleteRequest(Message, api_key=47, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -35,7 +35,7 @@ class OffsetDeleteRequest(Message, api_key=47, versions=(0, 0)):
     """Topics with the partitions to remove."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetDeleteResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -43,7 +43,7 @@ class OffsetDeleteResponsePartition(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetDeleteResponseTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -51,7 +51,7 @@ class OffsetDeleteResponseTopic(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetDeleteResponse(Message, api_key=47, versions=(0, 0)):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""

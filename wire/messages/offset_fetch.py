@@ -21,7 +21,7 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchRequestTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -29,7 +29,7 @@ class OffsetFetchRequestTopic(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchRequestTopics(Struct):
     name: str = on_wire(STRING, until=9, ignorable=True)
     """Name of the topic; from version 10 on the id replaces it."""
@@ -39,7 +39,7 @@ class OffsetFetchRequestTopics(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchRequestGroup(Struct):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -51,7 +51,7 @@ class OffsetFetchRequestGroup(Struct):
     """Null requests all offsets of the group."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchRequest(Message, api_key=9, versions=(0, 10), flexible_since=6):
     group_id: str = on_wire(STRING, until=7)
     """Id of the group."""
@@ -65,7 +65,7 @@ class OffsetFetchRequest(Message, api_key=9, versions=(0, 10), flexible_since=6)
     """Whether to refuse offsets of open transactions, which may change them."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -79,7 +79,7 @@ class OffsetFetchResponsePartition(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchResponseTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -87,7 +87,7 @@ class OffsetFetchResponseTopic(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchResponsePartitions(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -101,7 +101,7 @@ class OffsetFetchResponsePartitions(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchResponseTopics(Struct):
     name: str = on_wire(STRING, until=9, ignorable=True)
     """Name of the topic; from version 10 on the id replaces it."""
@@ -111,7 +111,7 @@ class OffsetFetchResponseTopics(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchResponseGroup(Struct):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -121,7 +121,7 @@ class OffsetFetchResponseGroup(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchResponse(Message, api_key=9, versions=(0, 10), flexible_since=6):
     throttle_time_ms: int = on_wire(INT32, since=3, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -22,7 +22,7 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionProduceData(Struct):
     index: int = on_wire(INT32)
     """Partition number."""
@@ -30,7 +30,7 @@ class PartitionProduceData(Struct):
     """From version 3 on one batch of format v2; before, messages of format v0 or v1."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicProduceData(Struct):
     name: str = on_wire(STRING, until=12, ignorable=True)
     """Name of the topic; from version 13 on the id replaces it."""
@@ -40,7 +40,7 @@ class TopicProduceData(Struct):
     """Records by partition."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ProduceRequest(Message, api_key=0, versions=(0, 13), flexible_since=9):
     transactional_id: str | None = on_wire(STRING, since=3, default=None, nullable=ALL)
     """Null unless the records belong to a transaction."""
@@ -54,7 +54,7 @@ class ProduceRequest(Message, api_key=0, versions=(0, 13), flexible_since=9):
     """Records by topic."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BatchIndexAndErrorMessage(Struct):
     batch_index: int = on_wire(INT32)
     """Index of the refused record in the batch."""
@@ -62,7 +62,7 @@ class BatchIndexAndErrorMessage(Struct):
     """The reason of the record's refusal."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LeaderIdAndEpoch(Struct):
     leader_id: int = on_wire(INT32, default=-1)
     """Broker that leads the partition now, -1 if not known."""
@@ -70,7 +70,7 @@ class LeaderIdAndEpoch(Struct):
     """Epoch of this leader."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionProduceResponse(Struct):
     index: int = on_wire(INT32)
     """Partition number."""
@@ -92,7 +92,7 @@ class PartitionProduceResponse(Struct):
     """The current leader; absent unless the error is that this broker does not lead."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicProduceResponse(Struct):
     name: str = on_wire(STRING, until=12, ignorable=True)
     """Name of the topic; from version 13 on the id replaces it."""
@@ -102,7 +102,7 @@ class TopicProduceResponse(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class NodeEndpoint(Struct):
     node_id: int = on_wire(INT32)
     """Id of the broker."""
@@ -114,7 +114,7 @@ class NodeEndpoint(Struct):
     """Rack of the broker, null if it has none."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ProduceResponse(Message, api_key=0, versions=(0, 13), flexible_since=9):
     responses: list[TopicProduceResponse] = on_wire(Array(TopicProduceResponse))
     """One result for each topic."""

@@ -17,7 +17,7 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionData(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
@@ -25,7 +25,7 @@ class PartitionData(Struct):
     """Epoch of the partition's leader."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReadStateData(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
@@ -33,7 +33,7 @@ class ReadStateData(Struct):
     """Partitions of the topic."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReadShareGroupStateRequest(Message, api_key=84, versions=(0, 0), flexible_since=0):
     group_id: str = on_wire(STRING)
     """Id of the share group."""
@@ -41,7 +41,7 @@ class ReadShareGroupStateRequest(Message, api_key=84, versions=(0, 0), flexible_
     """Topics with their partitions."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StateBatch(Struct):
     first_offset: int = on_wire(INT64)
     """First offset of the batch."""
@@ -53,7 +53,7 @@ class StateBatch(Struct):
     """How often the records were delivered."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionResult(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
@@ -69,7 +69,7 @@ class PartitionResult(Struct):
     """States of the records from the start offset on."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReadStateResult(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
@@ -77,7 +77,7 @@ class ReadStateResult(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReadShareGroupStateResponse(Message, api_key=84, versions=(0, 0), flexible_since=0):
     results: list[ReadStateResult] = on_wire(Array(ReadStateResult))
     """One result for each topic."""

@@ -15,7 +15,7 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SyncGroupRequestAssignment(Struct):
     member_id: str = on_wire(STRING)
     """Id of the member."""
@@ -23,7 +23,7 @@ class SyncGroupRequestAssignment(Struct):
     """The leader's assignment of the member, opaque to the broker."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SyncGroupRequest(Message, api_key=14, versions=(0, 5), flexible_since=4):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -41,7 +41,7 @@ class SyncGroupRequest(Message, api_key=14, versions=(0, 5), flexible_since=4):
     """From the leader: the assignment of each member. Empty from other members."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SyncGroupResponse(Message, api_key=14, versions=(0, 5), flexible_since=4):
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -19,13 +19,13 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TransactionLogKey(LogRecord, record_type=0, versions=(0, 0)):
     transactional_id: str = on_wire(STRING)
     """The transactional id whose state the value holds."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionsSchema(Struct):
     topic: str = on_wire(STRING)
     """Name of the topic."""
@@ -33,7 +33,7 @@ class PartitionsSchema(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TransactionLogValue(LogRecord, record_type=0, versions=(0, 1), flexible_since=1):
     producer_id: int = on_wire(INT64)
     """Id of the producer."""

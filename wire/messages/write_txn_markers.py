@@ -16,7 +16,7 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WritableTxnMarkerTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -24,7 +24,7 @@ class WritableTxnMarkerTopic(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WritableTxnMarker(Struct):
     producer_id: int = on_wire(INT64)
     """Id of the producer."""
@@ -40,13 +40,13 @@ class WritableTxnMarker(Struct):
     """Transaction version."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WriteTxnMarkersRequest(Message, api_key=27, versions=(0, 2), flexible_since=1):
     markers: list[WritableTxnMarker] = on_wire(Array(WritableTxnMarker))
     """Markers to write, or written."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WritableTxnMarkerPartitionResult(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -54,7 +54,7 @@ class WritableTxnMarkerPartitionResult(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WritableTxnMarkerTopicResult(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -62,7 +62,7 @@ class WritableTxnMarkerTopicResult(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WritableTxnMarkerResult(Struct):
     producer_id: int = on_wire(INT64)
     """Id of the producer."""
@@ -70,7 +70,7 @@ class WritableTxnMarkerResult(Struct):
     """One result for each topic."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WriteTxnMarkersResponse(Message, api_key=27, versions=(0, 2), flexible_since=1):
     markers: list[WritableTxnMarkerResult] = on_wire(Array(WritableTxnMarkerResult))
     """Markers to write, or written."""

@@ -449,6 +449,45 @@ def test_a_dead_broker_is_fenced_at_once_and_one_that_listens_is_not():
     run(story, **{"broker.session.timeout.ms": "600000"})
 
 
+def test_a_broker_that_its_parent_knows_to_be_dead_is_fenced_when_its_connection_has_closed():
+    """Something listens where it was, as its parent does; what it has sent before is taken first."""
+
+    async def story(running):
+        watching = running.controlling.watching
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            client = await running.client()
+            port = listening.getsockname()[1]
+            epoch = await registered(client, port)
+            watching.died(BROKER)
+            await beat(client, epoch)
+            assert not running.view.registrations[BROKER].is_fenced
+            client.close()
+            await running.until(lambda: running.view.registrations[BROKER].is_fenced)
+            await watching.brokers_have_left()
+            # Its session has ended, too: the next process need not wait for that.
+            second = await running.client()
+            later = await registered(second, port, incarnation=bytes(15) + b"\10")
+            assert later > epoch
+            # The death of the former process is nothing to this one.
+            await beat(second, later)
+            assert not running.view.registrations[BROKER].is_fenced
+
+    run(story, **{"broker.session.timeout.ms": "600000"})
+
+
+def test_a_dead_broker_of_which_there_is_no_connection_is_fenced_at_once():
+    async def story(running):
+        client = await running.client()
+        answer = await client.ask(registration(), 4)
+        # It has died before its first heartbeat: its session is over, and another process may register.
+        running.controlling.watching.died(BROKER)
+        again = await client.ask(registration(incarnation=bytes(15) + b"\10"), 4)
+        assert (again.error_code, again.broker_epoch > answer.broker_epoch) == (0, True)
+        running.controlling.watching.died(BROKER + 1)  # of which nothing is known
+
+    run(story, **{"broker.session.timeout.ms": "600000"})
+
+
 def test_a_broker_that_was_never_reached_is_left_to_its_session():
     """Its address may be one for others, behind a translation."""
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from odradek.apis.access import on_cluster
+from odradek.apis.api import WorkResponse
 from odradek.apis.declaration import Api, Forwarding
 from odradek.coordinator.cluster.features import METADATA_VERSION, UNREGISTERS_CONTROLLERS_SINCE
 from odradek.coordinator.cluster.topics import CLUSTER_METADATA_TOPIC
@@ -41,7 +42,10 @@ from odradek.wire.schema import ZERO_UUID, uuid_to_text
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.node import ApiParts, MetadataLogState
+    from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.view import ClusterView
+    from odradek.coordinator.controller.alone import LoneController
+    from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_NODES = 2
 
@@ -206,22 +210,19 @@ def _key(voter_id: int, directory_id: bytes) -> str:
 class UnregisterBroker:
     """The handler."""
 
-    def __init__(self, current_view: Callable[[], ClusterView]) -> None:
-        self._current_view = current_view
+    def __init__(self, controller: LoneController, changes: WorkQueue) -> None:
+        self._controller = controller
+        self._changes = changes
 
-    def __call__(self, request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
-        """Kafka would unregister a running broker, which then serves nothing until it is restarted."""
-        broker_id = request.broker_id
-        if broker_id in self._current_view().brokers:
-            error = KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"Broker {broker_id} is running, and the only one: stop it instead.",
-            )
-        else:
-            error = KafkaError(
-                ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
-            )
-        return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
+    def __call__(self, request: UnregisterBrokerRequest, context: RequestContext) -> WorkResponse:
+        """The running broker stays registered: Kafka's would serve nothing then until it is restarted."""
+        return WorkResponse(self._changes, self._unregistering(request), context)
+
+    def _unregistering(self, request: UnregisterBrokerRequest) -> Work[UnregisterBrokerResponse]:
+        try:
+            return (yield from self._controller.unregistering(request))
+        except KafkaError as error:
+            return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
 
 
 class UnregisterController:
@@ -273,6 +274,14 @@ def _make_remove(parts: ApiParts) -> RemoveRaftVoter:
     return RemoveRaftVoter(parts.node.node_id, _log_of(parts).directory_id, parts.node.current_view)
 
 
+def _make_unregister(parts: ApiParts) -> UnregisterBroker:
+    from odradek.coordinator.controller.alone import LoneController
+
+    controller = parts.node.machine
+    assert isinstance(controller, LoneController)
+    return UnregisterBroker(controller, parts.node.changes)
+
+
 APIS = (
     Api(
         DescribeQuorumRequest,
@@ -284,7 +293,7 @@ APIS = (
     Api(
         UnregisterBrokerRequest,
         UnregisterBrokerResponse,
-        make=lambda parts: UnregisterBroker(parts.node.current_view),
+        make=_make_unregister,
         needs=(on_cluster(Operation.ALTER),),
         forwarded=Forwarding.AS_IT_COMES,
     ),

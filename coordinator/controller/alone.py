@@ -27,11 +27,13 @@ from odradek.coordinator.controller.draft import RecordDraft
 from odradek.coordinator.controller.log import LoadedBatch
 from odradek.coordinator.controller.machine import Controller
 from odradek.coordinator.controller.records import broker_record
+from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.metadata_records import AnyRecord, MetadataRecord, RemoveTopicRecord
 from odradek.wire.work import Work, finish
 
 if TYPE_CHECKING:
     from odradek.coordinator.controller.batch import PartitionDefaults
+    from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 
 class LoneController(Controller):
@@ -73,6 +75,8 @@ class LoneController(Controller):
         `me` needs no epoch and no incarnation. Raises KafkaError when that cannot be made durable.
         """
 
+        self._partition_defaults = defaults
+
         def edit(draft: RecordDraft) -> Work[None]:
             me_now = replace(me, epoch=draft.first_offset, incarnation_id=self.new_id())
             draft.add_records(joining(self.view, defaults, me_now))
@@ -80,6 +84,24 @@ class LoneController(Controller):
             yield None
 
         finish(self.changing(edit))
+
+    def unregistering(self, request: UnregisterBrokerRequest) -> Work[UnregisterBrokerResponse]:
+        """Forget another broker, of a cluster that there was before. Refuses with INVALID_REQUEST for this
+        one, and with BROKER_ID_NOT_REGISTERED."""
+        from odradek.coordinator.controller.brokers import unregister_broker
+
+        if request.broker_id == self._node_id:
+            # Kafka would unregister it: it serves nothing then until it is started again.
+            message = f"Broker {request.broker_id} is running, and the only one: stop it instead."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+        def edit(draft: RecordDraft) -> Work[UnregisterBrokerResponse]:
+            decision = unregister_broker(self.view, self._partition_defaults(), request)
+            draft.add_records(decision.records)
+            return decision.response
+            yield None
+
+        return (yield from self.changing(edit))
 
     def set_offline(
         self, node_id: int, partitions: Iterable[tuple[str, int]], directories: Iterable[str] = ()

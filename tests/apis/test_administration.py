@@ -7,6 +7,7 @@ import pytest
 
 from odradek.apis.client_quotas import NAMES_MAX
 from odradek.coordinator.cluster.features import first_levels
+from odradek.coordinator.cluster.view import Broker
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from odradek.wire.messages.alter_client_quotas import (
@@ -75,6 +76,15 @@ def test_the_broker_that_runs_is_not_unregistered(node):
     answer = node.ask(UnregisterBrokerRequest(broker_id=1), 0)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert 1 in node.machine.view.brokers
+
+
+def test_a_broker_of_the_cluster_that_there_was_is_forgotten(node):
+    node.machine.register_broker(Broker(2, {}, is_fenced=True))
+    assert [node.ask(UnregisterBrokerRequest(broker_id=2), 0).error_code for _ in range(2)] == [
+        ErrorCode.NONE,
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+    ]
+    assert node.machine.view.registrations.keys() == {1}
 
 
 def test_the_controller_of_a_node_alone_is_the_active_one(node):

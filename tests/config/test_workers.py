@@ -63,7 +63,7 @@ def test_the_first_worker_has_the_ids_and_directories_of_the_broker():
     assert config.values["broker.rack"] == "r"
     controller = worker(0, {"PLAINTEXT": 9092}, is_controller=True, **{"node.id": 7, "log.dirs": "/a/data"})
     assert controller.node_id == 7
-    assert controller.controller.log_directory == "/a/data"
+    assert controller.metadata_directory == "/a/data"
     assert shown(controller.listeners) == ["ODRADEK_CONTROLLER:///run/x/controller:1"]
 
 

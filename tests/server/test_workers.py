@@ -149,7 +149,11 @@ def test_all_killed_at_once_are_back_with_all_that_was_acknowledged(start):
         os.kill(pid, signal.SIGKILL)
     workers.process.wait()
     until(workers.left, lambda left: not left)
+    left = workers.socket_folder
+    assert left.exists()
     again = start(2)
+    # Nobody was there to remove it.
+    assert not left.exists()
     assert consume(again.bootstrap_servers, "t", 60) == numbered(0, 60)
 
 

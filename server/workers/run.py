@@ -114,7 +114,7 @@ def _socket_folder(ending: ExitStack) -> str:
 
 
 def _remove_left_folders() -> None:
-    """Those of brokers that were killed as a whole: nobody listens there."""
+    """Remove what brokers have left that were killed as a whole: nobody listens there."""
     for name in os.listdir(tempfile.gettempdir()):
         folder = os.path.join(tempfile.gettempdir(), name)
         if name.startswith(FOLDER_PREFIX) and _is_left(folder):

@@ -25,6 +25,7 @@ OF_CONTROLLER: Final = "ODRADEK_CONTROLLER"
 """The listener at which the first worker serves all as their controller."""
 PRINCIPAL: Final = "Worker:odradek"
 """The principal of all who connect at these two: a super user. No login gives a name of this type."""
+CONTROLLER_SOCKET: Final = "controller"
 SOCKET_PORT: Final = 1
 """The port of a Unix socket in the metadata of the cluster, in which each address has one."""
 
@@ -47,7 +48,9 @@ class WorkerPlace:
     def listener(self) -> Listener:
         """The listener at the Unix socket of this place."""
         if self.is_controller:
-            return Listener(OF_CONTROLLER, f"{self.folder}/controller", SOCKET_PORT, principal=PRINCIPAL)
+            return Listener(
+                OF_CONTROLLER, f"{self.folder}/{CONTROLLER_SOCKET}", SOCKET_PORT, principal=PRINCIPAL
+            )
         path = f"{self.folder}/worker-{self.index}"
         return Listener(AMONG_WORKERS, path, SOCKET_PORT, principal=PRINCIPAL)
 
@@ -58,7 +61,9 @@ class WorkerPlace:
         advertised addresses by name. A wildcard stands for the address at which a client has connected."""
         registered = tuple(_registered(one, advertised.get(one.name)) for one in opened)
         return ClusterConfig(
-            controllers=(ControllerEndpoint(self.controller_id, f"{self.folder}/controller", SOCKET_PORT),),
+            controllers=(
+                ControllerEndpoint(self.controller_id, f"{self.folder}/{CONTROLLER_SOCKET}", SOCKET_PORT),
+            ),
             controller_listener_name=OF_CONTROLLER,
             controller_security_protocol="PLAINTEXT",
             inter_broker_listener=self.listener,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from odradek.apis.controller.table import CONTROLLER_MODULES
 from odradek.config.broker_config import METRICS_LISTEN
 from odradek.config.config_error import ConfigError
-from odradek.config.worker_place import AMONG_WORKERS, OF_CONTROLLER, WorkerPlace
+from odradek.config.worker_place import AMONG_WORKERS, CONTROLLER_SOCKET, OF_CONTROLLER, WorkerPlace
 from odradek.config.workers import config_of, refuse_bounds
 from odradek.server.background import warm_up
 from odradek.server.broker import BrokerServer
@@ -44,6 +44,7 @@ logger = logging.getLogger("odradek.workers")
 
 ROW_ATTEMPTS = 32
 """Attempts to find as many free ports in a row as there are workers."""
+FOLDER_PREFIX = "odradek-workers-"
 SOCKET_PATH_BYTES_MAX = 100
 """Kernels allow for 104 bytes or more."""
 _PREPARED = (
@@ -99,7 +100,8 @@ def run(config: BrokerConfig, workers: int, on_ready: Callable[[ReadyWorkers], N
 def _socket_folder(ending: ExitStack) -> str:
     """A directory that only this user may enter."""
     try:
-        folder = tempfile.mkdtemp(prefix="odradek-")
+        _remove_left_folders()
+        folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX)
     except OSError as error:
         raise ConfigError(
             f"odradek.workers needs a directory for its sockets, and none can be made in "
@@ -109,6 +111,29 @@ def _socket_folder(ending: ExitStack) -> str:
     if len(folder) > SOCKET_PATH_BYTES_MAX - len("/worker-999"):
         raise ConfigError(f"The path of {folder} is too long for a socket: let TMPDIR name another place.")
     return folder
+
+
+def _remove_left_folders() -> None:
+    """Remove what brokers have left that were killed as a whole: nobody listens there."""
+    for name in os.listdir(tempfile.gettempdir()):
+        folder = os.path.join(tempfile.gettempdir(), name)
+        if name.startswith(FOLDER_PREFIX) and _is_left(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_left(folder: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.setblocking(False)
+        try:
+            if os.lstat(folder).st_uid != os.getuid():
+                return False
+            asking.connect(os.path.join(folder, CONTROLLER_SOCKET))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            # It is about to be bound, or is asked by many at once.
+            return False
+    return False
 
 
 # --- Sockets ---

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import odradek
+from odradek.embedding.free_port import free_port
 from tests.server.scrape import scraped, until
 from tests.server.workers import Workers
 
@@ -148,7 +149,11 @@ def test_all_killed_at_once_are_back_with_all_that_was_acknowledged(start):
         os.kill(pid, signal.SIGKILL)
     workers.process.wait()
     until(workers.left, lambda left: not left)
+    left = workers.socket_folder
+    assert left.exists()
     again = start(2)
+    # Nobody was there to remove it.
+    assert not left.exists()
     assert consume(again.bootstrap_servers, "t", 60) == numbered(0, 60)
 
 
@@ -203,8 +208,15 @@ def test_the_death_of_the_parent_ends_all(start):
     assert workers.said().count("stopped cleanly") == 4
 
 
+def taken_behind_a_free_one():
+    """A socket that has the port behind one that is free."""
+    while True:
+        with contextlib.suppress(OSError):
+            return socket.create_server(("127.0.0.1", free_port() + 1))
+
+
 def test_a_taken_port_is_one_sentence_and_nothing_is_written(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with taken_behind_a_free_one() as taken:
         port = taken.getsockname()[1]
         workers = Workers(tmp_path, 3, "--listen", f"127.0.0.1:{port - 1}")
         status, sentence = status_of(workers)
@@ -214,7 +226,7 @@ def test_a_taken_port_is_one_sentence_and_nothing_is_written(tmp_path):
 
 
 def test_a_metrics_port_that_is_taken_is_told_before_anything_is_written(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with taken_behind_a_free_one() as taken:
         port = taken.getsockname()[1]
         status, sentence = status_of(Workers(tmp_path, 2, "--metrics", f"127.0.0.1:{port - 1}"))
     assert status == 1

@@ -37,6 +37,7 @@ class Workers:
         self.folder = folder
         self.count = count
         self.arguments = ["--data-dir", str(folder / "data"), "--workers", str(count), *arguments]
+        self.arguments += ["--set", "group.initial.rebalance.delay.ms=0"]
         if not any("listeners=" in one or one == "--listen" for one in arguments):
             self.arguments += ["--listen", "127.0.0.1:0"]
         self.environ = environ

@@ -430,14 +430,15 @@ def test_indexes_and_snapshots_may_be_missing(written: Written, tmp_path: pathli
         assert offsets_at(broker.bootstrap_servers, "codecs", 0, TIMES) == written.times["codecs"]
 
 
-def test_a_whole_directory_of_kafka_is_refused_with_the_command_that_helps(written: Written) -> None:
-    before = sorted(path.name for path in written.data_dir.iterdir())
-    with pytest.raises(BrokerStartError, match=r"odradek import-log \S+ --topic NAME --data-dir THERE"):
-        odradek.Broker(data_dir=written.data_dir).start()
+def test_a_whole_directory_of_kafka_is_served_as_it_is(written: Written, tmp_path: pathlib.Path) -> None:
     finished = command("import-log", str(written.data_dir))
     assert finished.returncode == 1
     assert "name the topic with --topic, one topic at a time; it has " in finished.stderr
-    assert sorted(path.name for path in written.data_dir.iterdir()) == before
+    whole = tmp_path / "whole"
+    shutil.copytree(written.data_dir, whole)
+    with odradek.Broker(process=True, data_dir=whole) as broker:
+        assert own_settings(broker.bootstrap_servers, "compacted") == COMPACTED
+        assert read_all(broker.bootstrap_servers, "codecs", 2) == written.records["codecs"]
 
 
 def test_the_log_directories_of_one_kafka_are_taken_together_or_refused(

@@ -27,6 +27,7 @@ from odradek.wire.messages.metadata_records import (
     encode_metadata_record,
 )
 from odradek.wire.records import Record, build_batch
+from tests.kit.data_directories import controller_of
 from tests.kit.kafka_directories import (
     COUNT,
     FIRST,
@@ -761,9 +762,11 @@ def test_a_full_disk_is_told_with_the_path(kafka, tmp_path, monkeypatch):
         )
         yield None
 
-    monkeypatch.setattr(DiskMetadataLog, "appending", full)
-    data = tmp_path / "data"
     left = 1000
+    data = tmp_path / "data"
+    with controller_of(data):
+        pass
+    monkeypatch.setattr(DiskMetadataLog, "appending", full)
     assert refused(kafka, data=data) == (
         f"{data}: The metadata log could not be written: disk is full. Nothing was imported."
     )

@@ -11,8 +11,8 @@ import pytest
 
 from odradek.config.config_error import ConfigError
 from odradek.coordinator.controller.log import EpochEnd, SnapshotId
+from odradek.server.metadata.meta_properties import METADATA_LOG as DIRECTORY
 from odradek.server.metadata.metadata_log import (
-    DIRECTORY,
     DiskMetadataLog,
     MetadataLogSettings,
     ThisVoter,

@@ -104,7 +104,7 @@ def secured_odradek(
     """A broker in a thread, with the users of `SCRAM_USERS`."""
     from odradek.config.broker_config import load
     from odradek.config.first_users import parse
-    from odradek.server.security.users import add
+    from odradek.server.security.stopped_users import add
 
     for user in parse(" ".join(SCRAM_USERS)):
         add(load(data_dir=directory), user)

@@ -11,7 +11,7 @@ import pytest
 
 from odradek.config.config_error import ConfigError
 from odradek.coordinator.controller.log import EpochEnd, SnapshotId
-from odradek.server.metadata.meta_properties import METADATA_LOG
+from odradek.server.metadata.meta_properties import METADATA_LOG as DIRECTORY
 from odradek.server.metadata.metadata_log import (
     DiskMetadataLog,
     MetadataLogSettings,
@@ -469,7 +469,7 @@ def test_a_directory_that_cannot_be_used_is_one_sentence() -> None:
 
 
 def test_it_works_on_a_real_disk(tmp_path: pathlib.Path) -> None:
-    path = os.path.join(tmp_path, METADATA_LOG)
+    path = os.path.join(tmp_path, DIRECTORY)
     for number in range(3):
         log = DiskMetadataLog(OsDisk(), path, VOTER, now_ms=lambda: 1000)
         log.append([level(), setting("a", str(number))], LEVEL)

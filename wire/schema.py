@@ -146,15 +146,15 @@ class Struct:
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self._names())
+        names: tuple[str, ...] = self.__slots__
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _names(self) -> tuple[str, ...]:
-        return self.__slots__
-
     def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._names())
+        declared: Any = self
+        shown = [one.name for one in dataclasses.fields(declared) if one.repr]
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
         return f"{self.__class__.__qualname__}({fields})"
 
 

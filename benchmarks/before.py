@@ -27,7 +27,7 @@ from benchmarks.run import Run
 ALLOWED = 0.98
 """A case with a smaller ratio is named at the end."""
 OWN_LOADS = (ProduceCase, ListOffsetsCase, FetchCase)
-SHARE_RECORDS = {100: 200_000, 1000: 60_000}
+SHARE_RECORDS = {100: 1_000_000, 1000: 300_000}
 """In the log of a case, by the bytes of a value."""
 TINY = Warming(rounds=1, compile_seconds=0)
 """There is no Java virtual machine to be warmed."""

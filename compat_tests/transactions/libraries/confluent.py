@@ -64,6 +64,9 @@ class ConfluentProducer(TransactionalProducer):
             try:
                 work(*arguments)
                 return
+            except SystemError as failure:
+                # confluent-kafka loses the exception of a fatal error where a delivery report comes with it.
+                raise Failed(str(failure)) from failure
             except KafkaException as failure:
                 error = failure.args[0]
                 if error.code() in self.FENCED:

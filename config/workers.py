@@ -4,7 +4,7 @@ Worker k is the node `node.id` + k, at the ports of the options + k, with `log.d
 the controller, too. Workers reach each other and the controller at Unix sockets in a directory that only
 their user may enter: no listener of the options has to be one among brokers.
 
-Only brokers with workers import this module.
+Only brokers with workers import this module, and a node alone that was given their directories.
 """
 
 from __future__ import annotations

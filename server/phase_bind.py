@@ -6,7 +6,6 @@ A port or a directory in use is reported here, before anything of the data is re
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -169,9 +168,11 @@ def _refuse_workers(directories: Sequence[str]) -> None:
     from odradek.config.config_error import ConfigError
     from odradek.server.metadata.meta_properties import is_member
 
-    for path in directories:
-        other = f"{path.rstrip('/')}.w1"
-        if os.path.isdir(other) and is_member(path) and is_member(other):
+    for path in filter(is_member, directories):
+        from odradek.config.workers import directory_of
+
+        other = directory_of(path, 1)
+        if is_member(other):
             raise ConfigError(
                 f"Directory {path} of log.dirs belongs to a broker with workers, as {other} does: serve both "
                 "with the same odradek.workers (--workers)."

@@ -39,14 +39,13 @@ if TYPE_CHECKING:
     from odradek.storage.config import LogConfig
     from odradek.storage.disk import Disk
 
+logger = logging.getLogger("odradek.controller")
+
 C = TypeVar("C", bound=Controller)
 
 
 def _ignore(reason: str) -> None:
     """The next append says it."""
-
-
-logger = logging.getLogger("odradek.controller")
 
 
 def open_own_log(
@@ -58,7 +57,6 @@ def open_own_log(
     now_ms: Callable[[], int],
     on_failure: Callable[[str], object] = _ignore,
     repairs: bool = True,
-    disk: Disk | None = None,
 ) -> DiskMetadataLog:
     """The log of a node alone, in its `metadata_directory`; the rows of an earlier version become one first.
     `directories` have its partitions. The rest is as in `open_metadata_log`.

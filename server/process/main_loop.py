@@ -1,7 +1,7 @@
 """The broker as a process: the event loop, the signals, the parent's lifeline, the exit status.
 
-`run` returns 0 after a clean stop, 1 when every disk has failed; an error at start
-is raised as a `ConfigError`, whose text is one sentence for the administrator.
+`run` returns 0 after a clean stop, 1 when every disk has failed; an error at start is raised as a
+`ConfigError`, whose text is one sentence for the administrator.
 """
 
 from __future__ import annotations

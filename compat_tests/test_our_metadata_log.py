@@ -11,9 +11,8 @@ import pytest
 from compat_tests.reference import kafka_tool
 from odradek.server.metadata.meta_properties import METADATA_LOG as DIRECTORY
 from odradek.server.metadata.metadata_log import DiskMetadataLog, ThisVoter
-from odradek.server.metadata.metadata_snapshots import write_bootstrap_snapshot
 from odradek.storage.disk import OsDisk
-from tests.server.metadata_logs import LEVEL, level, setting, settings_records
+from tests.server.metadata_logs import LEVEL, level, setting, settings_records, write_bootstrap_snapshot
 
 VOTER = ThisVoter(1, bytes(range(16)), (("CONTROLLER", "localhost", 9093),))
 

@@ -1,4 +1,4 @@
-"""The state of a cluster, as the records of Kafka's controllers have made it, and the views of it.
+"""The state of a cluster, as the records of its controllers have made it, and the views of it.
 
 `MetadataImage.replay` is the only writer of a cluster's views. A batch of the metadata log is replayed record
 by record and ended with `end_batch`; `publish` makes the next immutable `ClusterView` of all that came since

@@ -151,12 +151,6 @@ class _Walk:
             self._found.patches += [(name, patch) for patch in batch.patches]
 
 
-def base_offset_in(name: str) -> int:
-    offset = base_offset_of(name, LOG)
-    assert offset is not None
-    return offset
-
-
 def _is_leader_change(batch: ReadBatch) -> bool:
     return batch.header.is_control and isinstance(batch.records()[0], LeaderChangeMessage)
 

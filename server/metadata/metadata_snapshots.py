@@ -27,7 +27,7 @@ from odradek.wire.messages.metadata_records import (
     SnapshotHeaderRecord,
     records_of_batch,
 )
-from odradek.wire.work import Work, finish
+from odradek.wire.work import Work
 
 SUFFIX = ".checkpoint"
 PART_SUFFIX = ".checkpoint.part"
@@ -154,30 +154,6 @@ def writing_snapshot(
         file.close()
         if not is_done:
             _remove_quietly(disk, part)
-
-
-def write_bootstrap_snapshot(
-    disk: Disk,
-    directory: str,
-    control: Sequence[ControlRecord],
-    records: Iterable[MetadataRecord],
-    metadata_version: int,
-    now_ms: int,
-) -> None:
-    """Format the directory of a new voter, as `kafka-storage format` does. Raises OSError."""
-    disk.make_directory(directory)
-    finish(
-        writing_snapshot(
-            disk,
-            directory,
-            BOOTSTRAP,
-            control,
-            records,
-            metadata_version=metadata_version,
-            last_contained_timestamp=now_ms,
-            now_ms=now_ms,
-        )
-    )
 
 
 class _Writer:

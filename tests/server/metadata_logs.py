@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from odradek.coordinator.cluster.metadata_image import MetadataImage
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.server.metadata.meta_properties import METADATA_LOG as DIRECTORY
 from odradek.server.metadata.metadata_log import DiskMetadataLog, MetadataLogSettings, ThisVoter
+from odradek.server.metadata.metadata_snapshots import BOOTSTRAP, writing_snapshot
 from odradek.storage.disk import Disk
 from odradek.wire.messages.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
+    ControlRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
     MetadataRecord,
 )
+from odradek.wire.work import finish
 from tests.storage.memory_disk import MemoryDisk
 
 PATH = f"data/{DIRECTORY}"
@@ -94,3 +97,27 @@ def settings_of(log: DiskMetadataLog) -> dict[str, str]:
 def settings_records(settings: dict[str, str]) -> Sequence[MetadataRecord]:
     """A snapshot of settings."""
     return [level(), *(setting(name, value) for name, value in settings.items())]
+
+
+def write_bootstrap_snapshot(
+    disk: Disk,
+    directory: str,
+    control: Sequence[ControlRecord],
+    records: Iterable[MetadataRecord],
+    metadata_version: int,
+    now_ms: int,
+) -> None:
+    """Format the directory of a new voter, as `kafka-storage format` does."""
+    disk.make_directory(directory)
+    finish(
+        writing_snapshot(
+            disk,
+            directory,
+            BOOTSTRAP,
+            control,
+            records,
+            metadata_version=metadata_version,
+            last_contained_timestamp=now_ms,
+            now_ms=now_ms,
+        )
+    )

@@ -18,7 +18,7 @@ from odradek.server.controlling.controller_server import ControllerServer
 from odradek.server.metadata.feature_levels import read_levels
 from odradek.server.metadata.meta_properties import METADATA_LOG as DIRECTORY
 from odradek.server.metadata.metadata_log import DiskMetadataLog, ThisVoter
-from odradek.server.metadata.metadata_snapshots import snapshot_ids, write_bootstrap_snapshot
+from odradek.server.metadata.metadata_snapshots import snapshot_ids
 from odradek.storage.disk import OsDisk
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
@@ -36,6 +36,7 @@ from odradek.wire.messages.metadata_records import (
     VoterWithEndpoints,
 )
 from tests.raw_client import AsyncRawClient
+from tests.server.metadata_logs import write_bootstrap_snapshot
 
 NODE = 100
 PATIENCE_S = 20

@@ -20,7 +20,6 @@ from odradek.server.metadata.metadata_log import (
 from odradek.server.metadata.metadata_snapshots import (
     BOOTSTRAP,
     file_name_of,
-    write_bootstrap_snapshot,
 )
 from odradek.storage.disk import OsDisk
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -51,6 +50,7 @@ from tests.server.metadata_logs import (
     setting,
     settings_of,
     settings_records,
+    write_bootstrap_snapshot,
 )
 from tests.storage.memory_disk import MemoryDisk
 

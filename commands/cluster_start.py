@@ -6,6 +6,8 @@ import argparse
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from odradek.commands.selecting import parse_whole
@@ -58,9 +60,6 @@ def start(options: argparse.Namespace) -> int:
 
     nodes = parse_whole(options.nodes, "--nodes", 1, NODES_MAX)
     port = parse_whole(options.port, "--port", 0, PORT_MAX - nodes)
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
     try:
         cluster = Cluster(
             nodes,
@@ -69,16 +68,31 @@ def start(options: argparse.Namespace) -> int:
             data_dir=options.data_dir,
             options=dict(_option(text) for text in options.sets),
         )
-        try:
-            cluster.start()
-            _tell_ready(cluster)
-            _watch(cluster, stopping)
-        finally:
-            cluster.close()
+        with _signals_set() as stopping:
+            try:
+                cluster.start()
+                _tell_ready(cluster)
+                _watch(cluster, stopping)
+            finally:
+                cluster.close()
     except (ClusterStartError, ValueError) as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+@contextmanager
+def _signals_set() -> Iterator[threading.Event]:
+    """Set by SIGTERM and Ctrl-C; afterwards they mean what they meant before."""
+    stopping = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _option(text: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """How every test runs: with the same examples of hypothesis by day and new ones every night, and with the log
-as it was, since a test that calls `serve` redirects it. The tests of the pure layers open no socket and start
-no process: that is what keeps `make check` short.
+as it was, since a test that calls `serve` redirects it. Signals mean after a test what they meant before. The
+tests of the pure layers open no socket and start no process: that is what keeps `make check` short.
 """
 
 import logging
@@ -24,6 +24,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 IMPURE = ("socket.connect", "socket.bind", "subprocess.Popen", "os.fork", "os.posix_spawn", "os.system")
 """What is forbidden to the tests of the pure layers, as audit events of Python."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 FOLDER = pathlib.Path(__file__).parent
 
 _pure_test = ""
@@ -61,3 +62,14 @@ def log_as_before():
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before():
+    """A handler that a command leaves behind would swallow the Ctrl-C of a test after it."""
+    before = [signal.getsignal(number) for number in SIGNALS]
+    yield
+    after = [signal.getsignal(number) for number in SIGNALS]
+    for number, handler in zip(SIGNALS, before, strict=True):
+        signal.signal(number, handler)
+    assert after == before

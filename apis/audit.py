@@ -65,6 +65,6 @@ def _names(value: Any) -> Iterator[str]:
         for one in value:
             yield from _names(one)
     elif isinstance(value, Struct):
-        for field in fields(value):  # type: ignore[arg-type]  # messages are dataclasses
+        for field in fields(value):
             if field.name not in UNTOLD:
                 yield from _names(getattr(value, field.name))

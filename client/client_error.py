@@ -44,7 +44,7 @@ class Mismatch(Unreachable):
 
 def error_codes(response: Struct) -> Iterator[ErrorCode]:
     """Every error code in a response, at any depth, that is not NONE."""
-    for spec in fields_of(type(response)):  # type: ignore[arg-type]
+    for spec in fields_of(type(response)):
         value = getattr(response, spec.name)
         if spec.name.endswith("error_code"):
             if value != ErrorCode.NONE:

@@ -73,10 +73,14 @@ def printed_secrets(text):
                 yield f"{node.name}.{ast.unparse(one.target)}"
 
 
+PRINTING = ("dataclass", "NamedTuple", "Struct", "Message", "Record")
+"""In decorators and bases."""
+
+
 def prints_its_fields(node):
     has_repr = any(isinstance(one, ast.FunctionDef) and one.name == "__repr__" for one in node.body)
     declared = [ast.unparse(one) for one in (*node.decorator_list, *node.bases)]
-    return not has_repr and any("dataclass" in one or "NamedTuple" in one for one in declared)
+    return not has_repr and any(word in one for one in declared for word in PRINTING)
 
 
 def is_printed_secret(field):
@@ -163,7 +167,8 @@ def test_another_comparison_of_secrets_would_be_found(text, is_found):
         ("@dataclass(slots=True)\nclass A:\n    password: str", ["A.password"]),
         ("class A(NamedTuple):\n    stored_key: bytes\n    salt: bytes", ["A.stored_key"]),
         ("@dataclass\nclass A:\n    password: str = field(repr=False)", []),
-        ("@dataclass\nclass A:\n    hmac: bytes = on_wire(BYTES, hidden=True)", []),
+        ("class A(Struct):\n    hmac: bytes = on_wire(BYTES, hidden=True)", []),
+        ("class A(Message, api_key=3):\n    hmac: bytes = on_wire(BYTES)", ["A.hmac"]),
         ("@dataclass\nclass A:\n    password: Secret", []),
         ("@dataclass\nclass A:\n    password: str\n    def __repr__(self): return ''", []),
         ("class A:\n    password: str", []),

@@ -1,21 +1,20 @@
-"""The declaration of a message: one dataclass for all of its versions.
+"""The declaration of a message: one class for all of its versions.
 
-    @dataclass(slots=True, kw_only=True)
     class FetchTopic(Struct):
         topic: str = on_wire(STRING, until=12, ignorable=True)
         topic_id: bytes = on_wire(UUID, since=13, ignorable=True)
         partitions: list[FetchPartition] = on_wire(Array(FetchPartition))
 
 A declaration has only the facts of the protocol; `wire/codec.py` generates code from them. In memory a
-message always has every field: after decoding, a field that is not in the version has its default.
+message always has every field: after decoding, a field that is not in the version has its default. A
+constructor takes keywords alone.
 """
 
 import base64
 import binascii
 import dataclasses
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 ALL = (0, None)
 """For `nullable=`: null is allowed in every version that has the field."""
@@ -65,11 +64,12 @@ class Array:
 WireType = Primitive | Array | type["Struct"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class FieldSpec:
     """The facts of one field; `None` as an upper version means "and all later ones"."""
 
-    name: str
+    name: str = ""
+    """Given by the struct."""
     type: Any
     since: int
     until: int | None
@@ -77,6 +77,7 @@ class FieldSpec:
     tag: int | None
     tag_since: int | None
     ignorable: bool
+    hidden: bool
     default: Any
     """The default value; for arrays and structs `list` or a class that makes it."""
 
@@ -93,12 +94,15 @@ class FieldSpec:
         return self.default() if isinstance(self.default, type) else self.default
 
 
+_IMPLIED = object()
+
+
 def on_wire(
     wire_type: Any,
     *,
     since: int = 0,
     until: int | None = None,
-    default: Any = dataclasses.MISSING,
+    default: Any = _IMPLIED,
     nullable: tuple[int, int | None] | int | None = None,
     tag: int | None = None,
     tag_since: int | None = None,
@@ -112,48 +116,91 @@ def on_wire(
     that a response needs no empty structs. An ignorable field may be set in versions that do not have it and
     is left out there; any other field is refused. A hidden one may be a secret: it is in no repr.
     """
-    spec = {
-        "type": wire_type,
-        "since": since,
-        "until": until,
-        "nullable": (nullable, None) if isinstance(nullable, int) else nullable,
-        "tag": tag,
-        "tag_since": since if tag is not None and tag_since is None else tag_since,
-        "ignorable": ignorable,
-    }
-    if default is dataclasses.MISSING:
-        default = _implied_default(wire_type, tag)
-    # A class makes a new default each time: list for arrays, the struct's class for structs.
-    if isinstance(default, type):
-        return dataclasses.field(default_factory=default, repr=not hidden, metadata={"on_wire": spec})
-    return dataclasses.field(default=default, repr=not hidden, metadata={"on_wire": spec})
+    return FieldSpec(
+        type=wire_type,
+        since=since,
+        until=until,
+        nullable=(nullable, None) if isinstance(nullable, int) else nullable,
+        tag=tag,
+        tag_since=since if tag is not None and tag_since is None else tag_since,
+        ignorable=ignorable,
+        hidden=hidden,
+        default=_implied_default(wire_type, tag) if default is _IMPLIED else default,
+    )
 
 
-class Struct:
+@dataclass_transform(kw_only_default=True)
+class StructType(type):
+    """The class of all declarations: takes their fields, in wire order.
+
+    A struct is a dataclass for everybody who asks (`replace`, `asdict`, mypy), but `dataclass` writes its
+    constructor when the first object is made or the first one asks: it takes 0.2 ms a class, and a start
+    declares hundreds and uses few.
+    """
+
+    _fields: tuple[FieldSpec, ...]
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **arguments: Any
+    ) -> "StructType":
+        own = {field: spec for field, spec in namespace.items() if isinstance(spec, FieldSpec)}
+        if own and any(getattr(base, "_fields", None) for base in bases):
+            raise TypeError(f"{name} adds fields to a struct that has some: the wire knows no inheritance")
+        for field, spec in own.items():
+            del namespace[field]
+            spec.name = field
+        namespace["__slots__"] = tuple(own)
+        if own:
+            namespace["_fields"] = tuple(own.values())
+            namespace["__init__"] = _construct_first
+            namespace["__dataclass_fields__"] = _FIELDS
+        return super().__new__(cls, name, bases, namespace, **arguments)
+
+
+def _construct_first(self: Any, **values: Any) -> None:
+    _complete(type(self))
+    self.__init__(**values)
+
+
+class _Fields:
+    """In place of `__dataclass_fields__` until somebody asks for it."""
+
+    def __get__(self, struct: object, owner: Any) -> Any:
+        _complete(owner)
+        return owner.__dataclass_fields__
+
+
+_FIELDS = _Fields()
+
+
+def _complete(struct: Any) -> None:
+    fields = []
+    for spec in struct._fields:
+        # A class makes a new default each time: list for arrays, the struct's class for structs.
+        made = "default_factory" if isinstance(spec.default, type) else "default"
+        field: Any = dataclasses.field(**{made: spec.default}, repr=not spec.hidden)
+        fields.append((spec.name, Any, field))
+    complete: Any = dataclasses.make_dataclass(struct.__name__, fields, kw_only=True, eq=False, repr=False)
+    struct.__dataclass_fields__ = complete.__dataclass_fields__
+    struct.__init__ = complete.__init__
+
+
+class Struct(metaclass=StructType):
     """Base of all declarations; a struct in a message has the message's versions."""
 
-    __slots__ = ()
-
-    def __init_subclass__(cls, **arguments: Any) -> None:
-        super().__init_subclass__(**arguments)
-        if cls.__doc__ is None:
-            # Else `dataclass` writes the signature here, which takes a third of its time.
-            cls.__doc__ = cls.__name__
-
-    # Messages are declared with `eq=False, repr=False`: `dataclass` would compile both for each class, and a
-    # start has very many classes.
+    _fields = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]] = {}
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
-        names: tuple[str, ...] = self.__slots__
+        names: tuple[str, ...] = self.__slots__  # type: ignore[attr-defined]
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        declared: Any = self
-        shown = [one.name for one in dataclasses.fields(declared) if one.repr]
+        shown = [field.name for field in fields_of(type(self)) if not field.hidden]
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
         return f"{self.__class__.__qualname__}({fields})"
 
@@ -161,7 +208,6 @@ class Struct:
 class Versioned(Struct):
     """A struct with versions of its own (`versions`), flexible from `flexible_since` on."""
 
-    __slots__ = ()
     versions: ClassVar[range]
     flexible_since: ClassVar[int | None]
 
@@ -169,7 +215,6 @@ class Versioned(Struct):
         cls, versions: tuple[int, int] | None = None, flexible_since: int | None = None, **arguments: Any
     ) -> None:
         super().__init_subclass__(**arguments)
-        # dataclass(slots=True) makes the class again, from its dict and without these arguments.
         if versions is not None:
             cls.versions = range(versions[0], versions[1] + 1)
             cls.flexible_since = flexible_since
@@ -182,7 +227,6 @@ class Versioned(Struct):
 class Message(Versioned):
     """A request or a response of the API `api_key`."""
 
-    __slots__ = ()
     api_key: ClassVar[int]
 
     def __init_subclass__(cls, api_key: int | None = None, **arguments: Any) -> None:
@@ -191,14 +235,9 @@ class Message(Versioned):
             cls.api_key = api_key
 
 
-@cache
 def fields_of(struct: type[Struct]) -> tuple[FieldSpec, ...]:
     """The declared fields of a struct, in wire order."""
-    specs = []
-    for field in dataclasses.fields(struct):  # type: ignore[arg-type]
-        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory
-        specs.append(FieldSpec(name=field.name, default=default, **field.metadata["on_wire"]))
-    return tuple(specs)
+    return struct._fields
 
 
 S = TypeVar("S", bound=Struct)
@@ -206,7 +245,7 @@ S = TypeVar("S", bound=Struct)
 
 def copied_as(kind: type[S], struct: Struct) -> S:
     """A copy of a struct as one of another class, whose fields are among its own, by name."""
-    fields = fields_of(kind)  # type: ignore[arg-type]
+    fields = fields_of(kind)
     return kind(**{field.name: _copied_as(field.type, getattr(struct, field.name)) for field in fields})
 
 

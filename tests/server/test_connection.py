@@ -7,7 +7,6 @@ import os
 import socket
 import struct
 import threading
-from dataclasses import dataclass
 
 import pytest
 
@@ -31,22 +30,18 @@ uvloop = importlib.import_module("uvloop") if os.environ.get("CI") else pytest.i
 STAGE, ECHO, ALONE, VERSIONS = 0, 1, 2, 18
 
 
-@dataclass(slots=True, kw_only=True)
 class StageRequest(Message, api_key=STAGE, versions=(0, 1), flexible_since=1):
     records: bytes | None = on_wire(RECORDS, nullable=ALL)
 
 
-@dataclass(slots=True, kw_only=True)
 class StageResponse(Message, api_key=STAGE, versions=(0, 1), flexible_since=1):
     position: int = on_wire(INT32)
 
 
-@dataclass(slots=True, kw_only=True)
 class EchoRequest(Message, api_key=ECHO, versions=(0, 1), flexible_since=1):
     text: str = on_wire(STRING)
 
 
-@dataclass(slots=True, kw_only=True)
 class EchoResponse(Message, api_key=ECHO, versions=(0, 1), flexible_since=1):
     text: str = on_wire(STRING)
     records: bytes | None = on_wire(RECORDS, nullable=ALL)

@@ -48,12 +48,10 @@ STEP = Option("counter.step", HONOURED, INT, 1, "How much Count adds.", low=1, d
 # The API: its messages, its handler, its declaration
 
 
-@dataclass(slots=True, kw_only=True)
 class CountRequest(Message, api_key=1000, versions=(0, 0)):
     group_id: str = on_wire(STRING)
 
 
-@dataclass(slots=True, kw_only=True)
 class CountResponse(Message, api_key=1000, versions=(0, 0)):
     error_code: int = on_wire(INT16)
     count: int = on_wire(INT64)
@@ -85,12 +83,10 @@ class Count:
     step: int
 
 
-@dataclass(slots=True, kw_only=True)
 class CounterKey(LogRecord, record_type=1000, versions=(0, 0)):
     group_id: str = on_wire(STRING)
 
 
-@dataclass(slots=True, kw_only=True)
 class CounterValue(LogRecord, record_type=1000, versions=(0, 0)):
     count: int = on_wire(INT64)
 

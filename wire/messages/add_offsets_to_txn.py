@@ -1,7 +1,5 @@
 """AddOffsetsToTxn: make the offsets of a group part of a transaction."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     INT16,
     INT32,
@@ -12,7 +10,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddOffsetsToTxnRequest(Message, api_key=25, versions=(0, 4), flexible_since=3):
     transactional_id: str = on_wire(STRING)
     """Transactional id of the producer."""
@@ -24,7 +21,6 @@ class AddOffsetsToTxnRequest(Message, api_key=25, versions=(0, 4), flexible_sinc
     """Id of the group."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddOffsetsToTxnResponse(Message, api_key=25, versions=(0, 4), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -3,8 +3,6 @@
 Up to version 3 a client sends one transaction, from 4 on brokers send several.
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     BOOL,
     INT16,
@@ -18,7 +16,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddPartitionsToTxnTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -26,7 +23,6 @@ class AddPartitionsToTxnTopic(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddPartitionsToTxnTransaction(Struct):
     transactional_id: str = on_wire(STRING)
     """Transactional id of the producer."""
@@ -40,7 +36,6 @@ class AddPartitionsToTxnTransaction(Struct):
     """Topics with the partitions to add."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddPartitionsToTxnRequest(Message, api_key=24, versions=(0, 5), flexible_since=3):
     transactions: list[AddPartitionsToTxnTransaction] = on_wire(Array(AddPartitionsToTxnTransaction), since=4)
     """Transactions of a broker's request."""
@@ -54,7 +49,6 @@ class AddPartitionsToTxnRequest(Message, api_key=24, versions=(0, 5), flexible_s
     """Partitions to add, by topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddPartitionsToTxnPartitionResult(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -62,7 +56,6 @@ class AddPartitionsToTxnPartitionResult(Struct):
     """Error code of the partition, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddPartitionsToTxnTopicResult(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -72,7 +65,6 @@ class AddPartitionsToTxnTopicResult(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddPartitionsToTxnResult(Struct):
     transactional_id: str = on_wire(STRING)
     """Transactional id of the producer."""
@@ -80,7 +72,6 @@ class AddPartitionsToTxnResult(Struct):
     """One result for each topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddPartitionsToTxnResponse(Message, api_key=24, versions=(0, 5), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

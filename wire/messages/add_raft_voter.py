@@ -1,7 +1,5 @@
 """AddRaftVoter: make a node a voter of the metadata quorum."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -17,7 +15,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Listener(Struct):
     name: str = on_wire(STRING)
     """Name of the listener."""
@@ -27,7 +24,6 @@ class Listener(Struct):
     """Port number."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddRaftVoterRequest(Message, api_key=80, versions=(0, 1), flexible_since=0):
     cluster_id: str | None = on_wire(STRING, nullable=ALL)
     """Id of the cluster."""
@@ -43,7 +39,6 @@ class AddRaftVoterRequest(Message, api_key=80, versions=(0, 1), flexible_since=0
     """Whether to answer only once the new set of voters is committed."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AddRaftVoterResponse(Message, api_key=80, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,11 +1,8 @@
 """AllocateProducerIds: a broker requests a block of producer ids from the controller (KIP-730)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import INT16, INT32, INT64, Message, on_wire
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AllocateProducerIdsRequest(Message, api_key=67, versions=(0, 0), flexible_since=0):
     broker_id: int = on_wire(INT32)
     """Id of the requesting broker."""
@@ -13,7 +10,6 @@ class AllocateProducerIdsRequest(Message, api_key=67, versions=(0, 0), flexible_
     """Epoch of this broker."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AllocateProducerIdsResponse(Message, api_key=67, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

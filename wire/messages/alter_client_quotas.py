@@ -1,7 +1,5 @@
 """AlterClientQuotas: set or remove quotas of users, clients and addresses."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EntityData(Struct):
     entity_type: str = on_wire(STRING)
     """Such as user, client-id or ip."""
@@ -24,7 +21,6 @@ class EntityData(Struct):
     """Its name; null for the default of its type."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OpData(Struct):
     key: str = on_wire(STRING)
     """Name of the quota, such as producer_byte_rate."""
@@ -34,7 +30,6 @@ class OpData(Struct):
     """True to remove the quota, false to set it."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EntryData(Struct):
     entity: list[EntityData] = on_wire(Array(EntityData))
     """The entity of the quota: a user, a client id, an address, or a pair of them."""
@@ -42,7 +37,6 @@ class EntryData(Struct):
     """Quotas to set or to remove."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterClientQuotasRequest(Message, api_key=49, versions=(0, 1), flexible_since=1):
     entries: list[EntryData] = on_wire(Array(EntryData))
     """The entities, each with its quotas."""
@@ -50,7 +44,6 @@ class AlterClientQuotasRequest(Message, api_key=49, versions=(0, 1), flexible_si
     """Whether to validate only, without a change."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EntryDataResult(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -60,7 +53,6 @@ class EntryDataResult(Struct):
     """The entity of the quota: a user, a client id, an address, or a pair of them."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterClientQuotasResponse(Message, api_key=49, versions=(0, 1), flexible_since=1):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

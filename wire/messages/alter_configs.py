@@ -1,7 +1,5 @@
 """AlterConfigs: replace all settings of a resource at once."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterableConfig(Struct):
     name: str = on_wire(STRING)
     """Name of the setting."""
@@ -24,7 +21,6 @@ class AlterableConfig(Struct):
     """New value as text, null for the default."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterConfigsResource(Struct):
     resource_type: int = on_wire(INT8)
     """Type of the resource, by Kafka's number."""
@@ -34,7 +30,6 @@ class AlterConfigsResource(Struct):
     """All settings of the resource; others return to their defaults."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterConfigsRequest(Message, api_key=33, versions=(0, 2), flexible_since=2):
     resources: list[AlterConfigsResource] = on_wire(Array(AlterConfigsResource))
     """Resources to change."""
@@ -42,7 +37,6 @@ class AlterConfigsRequest(Message, api_key=33, versions=(0, 2), flexible_since=2
     """Whether to validate only, without a change."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterConfigsResourceResponse(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -54,7 +48,6 @@ class AlterConfigsResourceResponse(Struct):
     """Name of the resource."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterConfigsResponse(Message, api_key=33, versions=(0, 2), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

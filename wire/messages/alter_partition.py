@@ -4,12 +4,9 @@ A leader sends it to the controller. Version 2 has topic ids, and an error for a
 (KIP-841), 3 has broker epochs (KIP-903).
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import INT8, INT16, INT32, INT64, UUID, Array, Message, Struct, on_wire
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BrokerState(Struct):
     broker_id: int = on_wire(INT32)
     """A broker of the new set."""
@@ -17,7 +14,6 @@ class BrokerState(Struct):
     """Epoch of this broker in its last fetch, -1 to skip the comparison."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionData(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -33,7 +29,6 @@ class PartitionData(Struct):
     """Epoch of the partition that the change is based on; any other one is refused."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicData(Struct):
     topic_id: bytes = on_wire(UUID, ignorable=True)
     """Id of the topic."""
@@ -41,7 +36,6 @@ class TopicData(Struct):
     """Partitions to change."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterPartitionRequest(Message, api_key=56, versions=(2, 3), flexible_since=0):
     broker_id: int = on_wire(INT32)
     """Id of the requesting broker."""
@@ -51,7 +45,6 @@ class AlterPartitionRequest(Message, api_key=56, versions=(2, 3), flexible_since
     """Topics with the partitions to change."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlteredPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -69,7 +62,6 @@ class AlteredPartition(Struct):
     """Epoch of the partition after the change."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlteredTopic(Struct):
     topic_id: bytes = on_wire(UUID, ignorable=True)
     """Id of the topic."""
@@ -77,7 +69,6 @@ class AlteredTopic(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterPartitionResponse(Message, api_key=56, versions=(2, 3), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

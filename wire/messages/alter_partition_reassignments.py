@@ -1,7 +1,5 @@
 """AlterPartitionReassignments: move partitions to other brokers, or cancel a move."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -15,7 +13,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReassignablePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -23,7 +20,6 @@ class ReassignablePartition(Struct):
     """Brokers of the new replicas; null cancels a reassignment."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReassignableTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -31,7 +27,6 @@ class ReassignableTopic(Struct):
     """Partitions to move."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterPartitionReassignmentsRequest(Message, api_key=45, versions=(0, 1), flexible_since=0):
     timeout_ms: int = on_wire(INT32, default=60000)
     """Time-out of the operation in ms."""
@@ -41,7 +36,6 @@ class AlterPartitionReassignmentsRequest(Message, api_key=45, versions=(0, 1), f
     """Topics with the partitions to move."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReassignablePartitionResponse(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -51,7 +45,6 @@ class ReassignablePartitionResponse(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReassignableTopicResponse(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -59,7 +52,6 @@ class ReassignableTopicResponse(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterPartitionReassignmentsResponse(Message, api_key=45, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """AlterReplicaLogDirs: move replicas between the log directories of a broker."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     INT16,
     INT32,
@@ -13,7 +11,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterReplicaLogDirTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -21,7 +18,6 @@ class AlterReplicaLogDirTopic(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterReplicaLogDir(Struct):
     path: str = on_wire(STRING)
     """Absolute path of the directory."""
@@ -29,13 +25,11 @@ class AlterReplicaLogDir(Struct):
     """Topics with the partitions to move into the directory."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterReplicaLogDirsRequest(Message, api_key=34, versions=(0, 2), flexible_since=2):
     dirs: list[AlterReplicaLogDir] = on_wire(Array(AlterReplicaLogDir))
     """Target log directories, with the partitions to move."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterReplicaLogDirPartitionResult(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -43,7 +37,6 @@ class AlterReplicaLogDirPartitionResult(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterReplicaLogDirTopicResult(Struct):
     topic_name: str = on_wire(STRING)
     """Name of the topic."""
@@ -51,7 +44,6 @@ class AlterReplicaLogDirTopicResult(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterReplicaLogDirsResponse(Message, api_key=34, versions=(0, 2), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

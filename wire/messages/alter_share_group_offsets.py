@@ -1,7 +1,5 @@
 """AlterShareGroupOffsets: set the start offsets of a share group (KIP-932)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterShareGroupOffsetsRequestPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -24,7 +21,6 @@ class AlterShareGroupOffsetsRequestPartition(Struct):
     """First offset that is not completely acknowledged."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterShareGroupOffsetsRequestTopic(Struct):
     topic_name: str = on_wire(STRING)
     """Name of the topic."""
@@ -34,7 +30,6 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
     """Partitions to set."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterShareGroupOffsetsRequest(Message, api_key=91, versions=(0, 0), flexible_since=0):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -42,7 +37,6 @@ class AlterShareGroupOffsetsRequest(Message, api_key=91, versions=(0, 0), flexib
     """Topics with the partitions to set."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterShareGroupOffsetsResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -52,7 +46,6 @@ class AlterShareGroupOffsetsResponsePartition(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterShareGroupOffsetsResponseTopic(Struct):
     topic_name: str = on_wire(STRING)
     """Name of the topic."""
@@ -64,7 +57,6 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterShareGroupOffsetsResponse(Message, api_key=91, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """AlterUserScramCredentials: set or remove SCRAM credentials."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BYTES,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ScramCredentialDeletion(Struct):
     name: str = on_wire(STRING)
     """Name of the user."""
@@ -24,7 +21,6 @@ class ScramCredentialDeletion(Struct):
     """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ScramCredentialUpsertion(Struct):
     name: str = on_wire(STRING)
     """Name of the user."""
@@ -38,7 +34,6 @@ class ScramCredentialUpsertion(Struct):
     """The password after hashing."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterUserScramCredentialsRequest(Message, api_key=51, versions=(0, 0), flexible_since=0):
     deletions: list[ScramCredentialDeletion] = on_wire(Array(ScramCredentialDeletion))
     """Credentials to remove."""
@@ -46,7 +41,6 @@ class AlterUserScramCredentialsRequest(Message, api_key=51, versions=(0, 0), fle
     """Credentials to set."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterUserScramCredentialsResult(Struct):
     user: str = on_wire(STRING)
     """Name of the user."""
@@ -56,7 +50,6 @@ class AlterUserScramCredentialsResult(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterUserScramCredentialsResponse(Message, api_key=51, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

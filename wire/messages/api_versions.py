@@ -4,8 +4,6 @@ The response has header 0 in every version. An unknown version gets a response i
 UNSUPPORTED_VERSION, so that a newer client can try again with a supported version.
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -20,7 +18,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ApiVersionsRequest(Message, api_key=18, versions=(0, 5), flexible_since=3):
     client_software_name: str = on_wire(STRING, since=3, ignorable=True)
     """Name of the client library."""
@@ -32,7 +29,6 @@ class ApiVersionsRequest(Message, api_key=18, versions=(0, 5), flexible_since=3)
     """Id of the node that the client believes to speak with; -1 if it does not know."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ApiVersion(Struct):
     api_key: int = on_wire(INT16)
     """API key."""
@@ -42,7 +38,6 @@ class ApiVersion(Struct):
     """Highest version, included."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SupportedFeatureKey(Struct):
     name: str = on_wire(STRING)
     """Name of the feature."""
@@ -52,7 +47,6 @@ class SupportedFeatureKey(Struct):
     """Highest version, included."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FinalizedFeatureKey(Struct):
     name: str = on_wire(STRING)
     """Name of the feature."""
@@ -62,7 +56,6 @@ class FinalizedFeatureKey(Struct):
     """Lowest level."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ApiVersionsResponse(Message, api_key=18, versions=(0, 5), flexible_since=3):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""

@@ -1,17 +1,13 @@
 """AssignReplicasToDirs: a broker reports the log directories of its replicas to the controller (KIP-858)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import INT16, INT32, INT64, UUID, Array, Message, Struct, on_wire
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionData(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicData(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
@@ -19,7 +15,6 @@ class TopicData(Struct):
     """Partitions whose replica is in the directory."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DirectoryData(Struct):
     id: bytes = on_wire(UUID)
     """Id of the directory."""
@@ -27,7 +22,6 @@ class DirectoryData(Struct):
     """Topics with the partitions in the directory."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AssignReplicasToDirsRequest(Message, api_key=73, versions=(0, 0), flexible_since=0):
     broker_id: int = on_wire(INT32)
     """Broker that has the directories."""
@@ -37,7 +31,6 @@ class AssignReplicasToDirsRequest(Message, api_key=73, versions=(0, 0), flexible
     """Directories with the replicas in them."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AssignedPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -45,7 +38,6 @@ class AssignedPartition(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AssignedTopic(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
@@ -53,7 +45,6 @@ class AssignedTopic(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AssignedDirectory(Struct):
     id: bytes = on_wire(UUID)
     """Id of the directory."""
@@ -61,7 +52,6 @@ class AssignedDirectory(Struct):
     """One result for each topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AssignReplicasToDirsResponse(Message, api_key=73, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -3,12 +3,9 @@
 Version 1 has failed log directories (KIP-858), 2 those that take no new replicas (KIP-1066).
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import BOOL, INT16, INT32, INT64, UUID, Array, Message, on_wire
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BrokerHeartbeatRequest(Message, api_key=63, versions=(0, 2), flexible_since=0):
     broker_id: int = on_wire(INT32)
     """Id of the broker."""
@@ -26,7 +23,6 @@ class BrokerHeartbeatRequest(Message, api_key=63, versions=(0, 2), flexible_sinc
     """Ids of log directories that take no new replicas; null before the broker has caught up."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BrokerHeartbeatResponse(Message, api_key=63, versions=(0, 2), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -4,8 +4,6 @@ Version 1 has the migration from ZooKeeper, 2 the log directories (KIP-858), 3 t
 epoch before a clean shutdown (KIP-966), 4 also has features whose lowest level is 0.
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -22,7 +20,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Listener(Struct):
     name: str = on_wire(STRING)
     """Name of the listener."""
@@ -34,7 +31,6 @@ class Listener(Struct):
     """0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Feature(Struct):
     name: str = on_wire(STRING)
     """Name of the feature."""
@@ -44,7 +40,6 @@ class Feature(Struct):
     """Highest level that the broker supports."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BrokerRegistrationRequest(Message, api_key=62, versions=(0, 4), flexible_since=0):
     broker_id: int = on_wire(INT32)
     """Id of the broker."""
@@ -66,7 +61,6 @@ class BrokerRegistrationRequest(Message, api_key=62, versions=(0, 4), flexible_s
     """Broker epoch of the last clean shutdown, -1 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BrokerRegistrationResponse(Message, api_key=62, versions=(0, 4), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """ConsumerGroupDescribe: state and members of groups of the consumer protocol (KIP-848)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -17,7 +15,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupDescribeRequest(Message, api_key=69, versions=(0, 1), flexible_since=0):
     group_ids: list[str] = on_wire(Array(STRING))
     """Ids of the groups to describe."""
@@ -25,7 +22,6 @@ class ConsumerGroupDescribeRequest(Message, api_key=69, versions=(0, 1), flexibl
     """Whether to return the operations for which the caller is authorised."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicPartitions(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
@@ -35,13 +31,11 @@ class TopicPartitions(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Assignment(Struct):
     topic_partitions: list[TopicPartitions] = on_wire(Array(TopicPartitions))
     """Partitions by topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Member(Struct):
     member_id: str = on_wire(STRING)
     """Id of the member."""
@@ -67,7 +61,6 @@ class Member(Struct):
     """0 classic, 1 consumer, -1 not known."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribedGroup(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -89,7 +82,6 @@ class DescribedGroup(Struct):
     """Bit set of the caller's authorised operations; the lowest int32 if not requested."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupDescribeResponse(Message, api_key=69, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

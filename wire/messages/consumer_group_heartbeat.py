@@ -1,7 +1,5 @@
 """ConsumerGroupHeartbeat: membership in a group of the consumer protocol (KIP-848)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -15,7 +13,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicPartitions(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
@@ -23,7 +20,6 @@ class TopicPartitions(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupHeartbeatRequest(Message, api_key=68, versions=(0, 1), flexible_since=0):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -49,13 +45,11 @@ class ConsumerGroupHeartbeatRequest(Message, api_key=68, versions=(0, 1), flexib
     """Partitions that the member has; null if that has not changed."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Assignment(Struct):
     topic_partitions: list[TopicPartitions] = on_wire(Array(TopicPartitions))
     """Partitions by topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupHeartbeatResponse(Message, api_key=68, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -5,7 +5,6 @@ the topics. All versions are without compact forms and tags.
 """
 
 import struct
-from dataclasses import dataclass
 from typing import TypeVar
 
 from odradek.wire.codec import decoder, encode_message
@@ -25,7 +24,6 @@ from odradek.wire.schema import (
 V = TypeVar("V", bound=Versioned)
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicPartition(Struct):
     topic: str = on_wire(STRING)
     """Name of the topic."""
@@ -33,7 +31,6 @@ class TopicPartition(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerProtocolSubscription(Versioned, versions=(0, 3)):
     topics: list[str] = on_wire(Array(STRING))
     """Names of the subscribed topics."""
@@ -47,7 +44,6 @@ class ConsumerProtocolSubscription(Versioned, versions=(0, 3)):
     """Rack of the consumer, null if it has none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AssignedTopicPartitions(Struct):
     topic: str = on_wire(STRING)
     """Name of the topic."""
@@ -55,7 +51,6 @@ class AssignedTopicPartitions(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerProtocolAssignment(Versioned, versions=(0, 3)):
     assigned_partitions: list[AssignedTopicPartitions] = on_wire(Array(AssignedTopicPartitions))
     """Partitions of the member, by topic."""

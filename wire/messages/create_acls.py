@@ -1,7 +1,5 @@
 """CreateAcls: add access control bindings."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT8,
@@ -15,7 +13,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AclCreation(Struct):
     resource_type: int = on_wire(INT8)
     """Type of the resource, by Kafka's number."""
@@ -33,13 +30,11 @@ class AclCreation(Struct):
     """2 deny, 3 allow; in filters 1 for both."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreateAclsRequest(Message, api_key=30, versions=(0, 3), flexible_since=2):
     creations: list[AclCreation] = on_wire(Array(AclCreation))
     """Bindings to create."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AclCreationResult(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -47,7 +42,6 @@ class AclCreationResult(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreateAclsResponse(Message, api_key=30, versions=(0, 3), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

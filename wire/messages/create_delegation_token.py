@@ -1,7 +1,5 @@
 """CreateDelegationToken: make a token with which other clients act as its owner."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BYTES,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreatableRenewers(Struct):
     principal_type: str = on_wire(STRING)
     """Type of the principal, such as User."""
@@ -24,7 +21,6 @@ class CreatableRenewers(Struct):
     """Name of the principal."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreateDelegationTokenRequest(Message, api_key=38, versions=(0, 3), flexible_since=2):
     owner_principal_type: str | None = on_wire(STRING, since=3, nullable=ALL)
     """Type of the owner; null for the caller."""
@@ -36,7 +32,6 @@ class CreateDelegationTokenRequest(Message, api_key=38, versions=(0, 3), flexibl
     """Largest lifetime of the token with all renewals; -1 for the broker's limit."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreateDelegationTokenResponse(Message, api_key=38, versions=(0, 3), flexible_since=2):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""

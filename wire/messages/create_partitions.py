@@ -1,7 +1,5 @@
 """CreatePartitions: add partitions to topics."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -15,13 +13,11 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreatePartitionsAssignment(Struct):
     broker_ids: list[int] = on_wire(Array(INT32))
     """Brokers for the replicas, the preferred leader first."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreatePartitionsTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -33,7 +29,6 @@ class CreatePartitionsTopic(Struct):
     """Brokers for each added partition; null to let the broker choose."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreatePartitionsRequest(Message, api_key=37, versions=(0, 3), flexible_since=2):
     topics: list[CreatePartitionsTopic] = on_wire(Array(CreatePartitionsTopic))
     """Topics to grow."""
@@ -43,7 +38,6 @@ class CreatePartitionsRequest(Message, api_key=37, versions=(0, 3), flexible_sin
     """Whether to validate only, without a change."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreatePartitionsTopicResult(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -53,7 +47,6 @@ class CreatePartitionsTopicResult(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreatePartitionsResponse(Message, api_key=37, versions=(0, 3), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """CreateTopics: create topics; version 5 returns the settings of the new topics, 7 their ids."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -17,7 +15,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreatableReplicaAssignment(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -25,7 +22,6 @@ class CreatableReplicaAssignment(Struct):
     """Brokers for the replicas, the preferred leader first."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreatableTopicConfig(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -33,7 +29,6 @@ class CreatableTopicConfig(Struct):
     """Value as text, null for the default."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreatableTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the new topic."""
@@ -48,7 +43,6 @@ class CreatableTopic(Struct):
     """Settings that differ from the broker's."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreateTopicsRequest(Message, api_key=19, versions=(0, 7), flexible_since=5):
     topics: list[CreatableTopic] = on_wire(Array(CreatableTopic))
     """Topics to create."""
@@ -58,7 +52,6 @@ class CreateTopicsRequest(Message, api_key=19, versions=(0, 7), flexible_since=5
     """Whether to validate only, without a change."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreatableTopicConfigs(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -72,7 +65,6 @@ class CreatableTopicConfigs(Struct):
     """Whether the value is a secret, which is not returned."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreatableTopicResult(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -94,7 +86,6 @@ class CreatableTopicResult(Struct):
     """All settings of the new topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CreateTopicsResponse(Message, api_key=19, versions=(0, 7), flexible_since=5):
     throttle_time_ms: int = on_wire(INT32, since=2, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

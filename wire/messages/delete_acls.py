@@ -1,7 +1,5 @@
 """DeleteAcls: remove the access control bindings that match filters."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT8,
@@ -15,7 +13,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteAclsFilter(Struct):
     resource_type_filter: int = on_wire(INT8)
     """Only bindings for this type of resource, 1 for any."""
@@ -33,13 +30,11 @@ class DeleteAclsFilter(Struct):
     """2 deny, 3 allow; in filters 1 for both."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteAclsRequest(Message, api_key=31, versions=(0, 3), flexible_since=2):
     filters: list[DeleteAclsFilter] = on_wire(Array(DeleteAclsFilter))
     """Filters of the bindings to delete."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteAclsMatchingAcl(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -61,7 +56,6 @@ class DeleteAclsMatchingAcl(Struct):
     """2 deny, 3 allow; in filters 1 for both."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteAclsFilterResult(Struct):
     error_code: int = on_wire(INT16)
     """Error code of the filter, 0 for none."""
@@ -71,7 +65,6 @@ class DeleteAclsFilterResult(Struct):
     """The bindings that matched the filter and were deleted."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteAclsResponse(Message, api_key=31, versions=(0, 3), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """DeleteGroups: delete groups without members, with their offsets."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -14,13 +12,11 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteGroupsRequest(Message, api_key=42, versions=(0, 3), flexible_since=2):
     groups_names: list[str] = on_wire(Array(STRING))
     """Ids of the groups to delete."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeletableGroupResult(Struct):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -30,7 +26,6 @@ class DeletableGroupResult(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteGroupsResponse(Message, api_key=42, versions=(0, 3), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """DeleteRecords: delete records before an offset."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     INT16,
     INT32,
@@ -14,7 +12,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteRecordsPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -22,7 +19,6 @@ class DeleteRecordsPartition(Struct):
     """Records before this offset are deleted; -1 means the high watermark."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteRecordsTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -30,7 +26,6 @@ class DeleteRecordsTopic(Struct):
     """Partitions to cut."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteRecordsRequest(Message, api_key=21, versions=(0, 2), flexible_since=2):
     topics: list[DeleteRecordsTopic] = on_wire(Array(DeleteRecordsTopic))
     """Topics with the partitions to cut."""
@@ -38,7 +33,6 @@ class DeleteRecordsRequest(Message, api_key=21, versions=(0, 2), flexible_since=
     """Time-out of the operation in ms."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteRecordsPartitionResult(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -48,7 +42,6 @@ class DeleteRecordsPartitionResult(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteRecordsTopicResult(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -56,7 +49,6 @@ class DeleteRecordsTopicResult(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteRecordsResponse(Message, api_key=21, versions=(0, 2), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """DeleteShareGroupOffsets: delete the offsets of a share group (KIP-932)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -15,13 +13,11 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteShareGroupOffsetsRequestTopic(Struct):
     topic_name: str = on_wire(STRING)
     """Name of the topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteShareGroupOffsetsRequest(Message, api_key=92, versions=(0, 0), flexible_since=0):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -29,7 +25,6 @@ class DeleteShareGroupOffsetsRequest(Message, api_key=92, versions=(0, 0), flexi
     """Topics with the partitions to remove."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteShareGroupOffsetsResponseTopic(Struct):
     topic_name: str = on_wire(STRING)
     """Name of the topic."""
@@ -41,7 +36,6 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteShareGroupOffsetsResponse(Message, api_key=92, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

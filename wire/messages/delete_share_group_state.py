@@ -1,7 +1,5 @@
 """DeleteShareGroupState: a group coordinator has share partitions forgotten (KIP-932)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -15,13 +13,11 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionData(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteStateData(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
@@ -29,7 +25,6 @@ class DeleteStateData(Struct):
     """Partitions of the topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteShareGroupStateRequest(Message, api_key=86, versions=(0, 0), flexible_since=0):
     group_id: str = on_wire(STRING)
     """Id of the share group."""
@@ -37,7 +32,6 @@ class DeleteShareGroupStateRequest(Message, api_key=86, versions=(0, 0), flexibl
     """Topics with their partitions."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionResult(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
@@ -47,7 +41,6 @@ class PartitionResult(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteStateResult(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
@@ -55,7 +48,6 @@ class DeleteStateResult(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteShareGroupStateResponse(Message, api_key=86, versions=(0, 0), flexible_since=0):
     results: list[DeleteStateResult] = on_wire(Array(DeleteStateResult))
     """One result for each topic."""

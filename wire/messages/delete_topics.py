@@ -1,7 +1,5 @@
 """DeleteTopics: delete topics by name, from version 6 on also by id."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -15,7 +13,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteTopicState(Struct):
     name: str | None = on_wire(STRING, default=None, nullable=ALL)
     """Name of the topic; null when the id is given."""
@@ -23,7 +20,6 @@ class DeleteTopicState(Struct):
     """Id of the topic, zero if not known."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteTopicsRequest(Message, api_key=20, versions=(0, 6), flexible_since=4):
     topics: list[DeleteTopicState] = on_wire(Array(DeleteTopicState), since=6)
     """Topics by name or by id."""
@@ -33,7 +29,6 @@ class DeleteTopicsRequest(Message, api_key=20, versions=(0, 6), flexible_since=4
     """Time-out of the operation in ms."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeletableTopicResult(Struct):
     name: str | None = on_wire(STRING, nullable=6)
     """Name of the topic; null for an id that is not known."""
@@ -45,7 +40,6 @@ class DeletableTopicResult(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeleteTopicsResponse(Message, api_key=20, versions=(0, 6), flexible_since=4):
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """DescribeAcls: list the access control bindings that match a filter."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT8,
@@ -15,7 +13,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeAclsRequest(Message, api_key=29, versions=(0, 3), flexible_since=2):
     resource_type_filter: int = on_wire(INT8)
     """Only bindings for this type of resource, 1 for any."""
@@ -33,7 +30,6 @@ class DescribeAclsRequest(Message, api_key=29, versions=(0, 3), flexible_since=2
     """2 deny, 3 allow; in filters 1 for both."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AclDescription(Struct):
     principal: str = on_wire(STRING)
     """Such as User:alice."""
@@ -45,7 +41,6 @@ class AclDescription(Struct):
     """2 deny, 3 allow; in filters 1 for both."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeAclsResource(Struct):
     resource_type: int = on_wire(INT8)
     """Type of the resource, by Kafka's number."""
@@ -57,7 +52,6 @@ class DescribeAclsResource(Struct):
     """The bindings of this resource."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeAclsResponse(Message, api_key=29, versions=(0, 3), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """DescribeClientQuotas: list quotas of users, clients and addresses."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -17,7 +15,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ComponentData(Struct):
     entity_type: str = on_wire(STRING)
     """Such as user, client-id or ip."""
@@ -27,7 +24,6 @@ class ComponentData(Struct):
     """The name to match, null unless the match is exact."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeClientQuotasRequest(Message, api_key=48, versions=(0, 1), flexible_since=1):
     components: list[ComponentData] = on_wire(Array(ComponentData))
     """Filters that an entity must match."""
@@ -35,7 +31,6 @@ class DescribeClientQuotasRequest(Message, api_key=48, versions=(0, 1), flexible
     """Whether entities with more parts than the filter names are left out."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EntityData(Struct):
     entity_type: str = on_wire(STRING)
     """Such as user, client-id or ip."""
@@ -43,7 +38,6 @@ class EntityData(Struct):
     """Its name; null for the default of its type."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ValueData(Struct):
     key: str = on_wire(STRING)
     """Name of the quota, such as producer_byte_rate."""
@@ -51,7 +45,6 @@ class ValueData(Struct):
     """The limit."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EntryData(Struct):
     entity: list[EntityData] = on_wire(Array(EntityData))
     """The entity of the quota: a user, a client id, an address, or a pair of them."""
@@ -59,7 +52,6 @@ class EntryData(Struct):
     """Quotas by name."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeClientQuotasResponse(Message, api_key=48, versions=(0, 1), flexible_since=1):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

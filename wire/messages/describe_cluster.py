@@ -1,7 +1,5 @@
 """DescribeCluster: brokers and controller; version 1 can request controllers, 2 fenced brokers."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeClusterRequest(Message, api_key=60, versions=(0, 2), flexible_since=0):
     include_cluster_authorized_operations: bool = on_wire(BOOL)
     """Whether to return the caller's authorised operations on the cluster."""
@@ -26,7 +23,6 @@ class DescribeClusterRequest(Message, api_key=60, versions=(0, 2), flexible_sinc
     """Whether to list brokers that are fenced, too."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeClusterBroker(Struct):
     broker_id: int = on_wire(INT32)
     """Id of the broker."""
@@ -40,7 +36,6 @@ class DescribeClusterBroker(Struct):
     """Whether the broker is fenced, that is registered but not in service."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeClusterResponse(Message, api_key=60, versions=(0, 2), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

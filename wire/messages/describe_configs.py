@@ -1,7 +1,5 @@
 """DescribeConfigs: settings of topics, brokers and others, with the source of each value."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeConfigsResource(Struct):
     resource_type: int = on_wire(INT8)
     """Type of the resource, by Kafka's number."""
@@ -26,7 +23,6 @@ class DescribeConfigsResource(Struct):
     """Names of the settings to describe, null for all of them."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeConfigsRequest(Message, api_key=32, versions=(0, 4), flexible_since=4):
     resources: list[DescribeConfigsResource] = on_wire(Array(DescribeConfigsResource))
     """Resources to describe."""
@@ -36,7 +32,6 @@ class DescribeConfigsRequest(Message, api_key=32, versions=(0, 4), flexible_sinc
     """Whether to return the documentation of each setting."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeConfigsSynonym(Struct):
     name: str = on_wire(STRING)
     """Name of the setting there, such as log.retention.ms for the topic's retention.ms."""
@@ -46,7 +41,6 @@ class DescribeConfigsSynonym(Struct):
     """Source of the value, numbered as config_source."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeConfigsResourceResult(Struct):
     name: str = on_wire(STRING)
     """Name of the setting."""
@@ -71,7 +65,6 @@ class DescribeConfigsResourceResult(Struct):
     """Documentation of the setting."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeConfigsResult(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -85,7 +78,6 @@ class DescribeConfigsResult(Struct):
     """Settings by name."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeConfigsResponse(Message, api_key=32, versions=(0, 4), flexible_since=4):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """DescribeDelegationToken: list delegation tokens."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BYTES,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeDelegationTokenOwner(Struct):
     principal_type: str = on_wire(STRING)
     """Type of the principal, such as User."""
@@ -24,7 +21,6 @@ class DescribeDelegationTokenOwner(Struct):
     """Name of the principal."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeDelegationTokenRequest(Message, api_key=41, versions=(0, 3), flexible_since=2):
     owners: list[DescribeDelegationTokenOwner] | None = on_wire(
         Array(DescribeDelegationTokenOwner), nullable=ALL
@@ -32,7 +28,6 @@ class DescribeDelegationTokenRequest(Message, api_key=41, versions=(0, 3), flexi
     """Only tokens of these owners, null for all."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribedDelegationTokenRenewer(Struct):
     principal_type: str = on_wire(STRING)
     """Type of the principal, such as User."""
@@ -40,7 +35,6 @@ class DescribedDelegationTokenRenewer(Struct):
     """Name of the principal."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribedDelegationToken(Struct):
     principal_type: str = on_wire(STRING)
     """Type of the principal, such as User."""
@@ -64,7 +58,6 @@ class DescribedDelegationToken(Struct):
     """Principals besides the owner that may renew the token."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeDelegationTokenResponse(Message, api_key=41, versions=(0, 3), flexible_since=2):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""

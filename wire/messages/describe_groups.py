@@ -1,7 +1,5 @@
 """DescribeGroups: state and members of classic groups."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeGroupsRequest(Message, api_key=15, versions=(0, 6), flexible_since=5):
     groups: list[str] = on_wire(Array(STRING))
     """Ids of the groups."""
@@ -24,7 +21,6 @@ class DescribeGroupsRequest(Message, api_key=15, versions=(0, 6), flexible_since
     """Whether to return the operations for which the caller is authorised."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribedGroupMember(Struct):
     member_id: str = on_wire(STRING)
     """Id of the member."""
@@ -40,7 +36,6 @@ class DescribedGroupMember(Struct):
     """The leader's assignment of the member, opaque to the broker."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribedGroup(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -60,7 +55,6 @@ class DescribedGroup(Struct):
     """Bit set of the caller's authorised operations; the lowest int32 if not requested."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeGroupsResponse(Message, api_key=15, versions=(0, 6), flexible_since=5):
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

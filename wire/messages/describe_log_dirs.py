@@ -1,7 +1,5 @@
 """DescribeLogDirs: the partitions in the log directories of a broker, with their sizes."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribableLogDirTopic(Struct):
     topic: str = on_wire(STRING)
     """Name of the topic."""
@@ -24,13 +21,11 @@ class DescribableLogDirTopic(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeLogDirsRequest(Message, api_key=35, versions=(0, 5), flexible_since=2):
     topics: list[DescribableLogDirTopic] | None = on_wire(Array(DescribableLogDirTopic), nullable=ALL)
     """Partitions to describe, null for all."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeLogDirsPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -42,7 +37,6 @@ class DescribeLogDirsPartition(Struct):
     """True for a replica that is being moved here from another directory."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeLogDirsTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -50,7 +44,6 @@ class DescribeLogDirsTopic(Struct):
     """Partitions of the topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeLogDirsResult(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -66,7 +59,6 @@ class DescribeLogDirsResult(Struct):
     """Whether the directory takes no new partitions."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeLogDirsResponse(Message, api_key=35, versions=(0, 5), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

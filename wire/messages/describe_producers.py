@@ -1,7 +1,5 @@
 """DescribeProducers: the producers of a partition."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -15,7 +13,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicRequest(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -23,13 +20,11 @@ class TopicRequest(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeProducersRequest(Message, api_key=61, versions=(0, 0), flexible_since=0):
     topics: list[TopicRequest] = on_wire(Array(TopicRequest))
     """Topics with the partitions to describe."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ProducerState(Struct):
     producer_id: int = on_wire(INT64)
     """Id of the producer."""
@@ -45,7 +40,6 @@ class ProducerState(Struct):
     """First offset of the producer's open transaction, -1 if there is none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionResponse(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -57,7 +51,6 @@ class PartitionResponse(Struct):
     """Producers of the log."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicResponse(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -65,7 +58,6 @@ class TopicResponse(Struct):
     """Partitions of the topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeProducersResponse(Message, api_key=61, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

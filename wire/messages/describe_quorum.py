@@ -1,7 +1,5 @@
 """DescribeQuorum: leader, voters and observers of the metadata quorum."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -17,13 +15,11 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionData(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicData(Struct):
     topic_name: str = on_wire(STRING)
     """Name of the topic."""
@@ -31,13 +27,11 @@ class TopicData(Struct):
     """Partitions to describe."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeQuorumRequest(Message, api_key=55, versions=(0, 2), flexible_since=0):
     topics: list[TopicData] = on_wire(Array(TopicData))
     """Topics with the partitions to describe."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReplicaState(Struct):
     replica_id: int = on_wire(INT32)
     """Id of the requesting broker, -1 for a consumer."""
@@ -51,7 +45,6 @@ class ReplicaState(Struct):
     """Time at which the replica had last caught up, -1 if not known."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionQuorumData(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -71,7 +64,6 @@ class PartitionQuorumData(Struct):
     """State of each replica that does not vote."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicQuorumData(Struct):
     topic_name: str = on_wire(STRING)
     """Name of the topic."""
@@ -79,7 +71,6 @@ class TopicQuorumData(Struct):
     """Partitions of the topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Listener(Struct):
     name: str = on_wire(STRING)
     """Name of the listener."""
@@ -89,7 +80,6 @@ class Listener(Struct):
     """Port number."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Node(Struct):
     node_id: int = on_wire(INT32)
     """Id of the broker."""
@@ -97,7 +87,6 @@ class Node(Struct):
     """Addresses of the node."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeQuorumResponse(Message, api_key=55, versions=(0, 2), flexible_since=0):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""

@@ -1,7 +1,5 @@
 """DescribeShareGroupOffsets: the start offsets of share groups (KIP-932)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeShareGroupOffsetsRequestTopic(Struct):
     topic_name: str = on_wire(STRING)
     """Name of the topic."""
@@ -24,7 +21,6 @@ class DescribeShareGroupOffsetsRequestTopic(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeShareGroupOffsetsRequestGroup(Struct):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -34,7 +30,6 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
     """Topics with the partitions to describe."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeShareGroupOffsetsRequest(Message, api_key=90, versions=(0, 1), flexible_since=0):
     groups: list[DescribeShareGroupOffsetsRequestGroup] = on_wire(
         Array(DescribeShareGroupOffsetsRequestGroup)
@@ -42,7 +37,6 @@ class DescribeShareGroupOffsetsRequest(Message, api_key=90, versions=(0, 1), fle
     """Groups to describe."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeShareGroupOffsetsResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -58,7 +52,6 @@ class DescribeShareGroupOffsetsResponsePartition(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeShareGroupOffsetsResponseTopic(Struct):
     topic_name: str = on_wire(STRING)
     """Name of the topic."""
@@ -70,7 +63,6 @@ class DescribeShareGroupOffsetsResponseTopic(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeShareGroupOffsetsResponseGroup(Struct):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -84,7 +76,6 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeShareGroupOffsetsResponse(Message, api_key=90, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """DescribeTopicPartitions: topics with their partitions, page by page."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -16,13 +14,11 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicRequest(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Cursor(Struct):
     topic_name: str = on_wire(STRING)
     """Topic to begin with."""
@@ -30,7 +26,6 @@ class Cursor(Struct):
     """Partition of that topic to begin with."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeTopicPartitionsRequest(Message, api_key=75, versions=(0, 0), flexible_since=0):
     topics: list[TopicRequest] = on_wire(Array(TopicRequest))
     """Topics to describe."""
@@ -40,7 +35,6 @@ class DescribeTopicPartitionsRequest(Message, api_key=75, versions=(0, 0), flexi
     """The begin of the page; null for the first topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeTopicPartitionsResponsePartition(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -62,7 +56,6 @@ class DescribeTopicPartitionsResponsePartition(Struct):
     """Brokers whose replicas are not available."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeTopicPartitionsResponseTopic(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -80,7 +73,6 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     """Bit set of the caller's authorised operations on the topic; the lowest int32 if not requested."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeTopicPartitionsResponse(Message, api_key=75, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """DescribeTransactions: state of transactions by transactional id."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     INT16,
     INT32,
@@ -14,13 +12,11 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeTransactionsRequest(Message, api_key=65, versions=(0, 0), flexible_since=0):
     transactional_ids: list[str] = on_wire(Array(STRING))
     """Transactional ids to describe."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicData(Struct):
     topic: str = on_wire(STRING)
     """Name of the topic."""
@@ -28,7 +24,6 @@ class TopicData(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TransactionState(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -48,7 +43,6 @@ class TransactionState(Struct):
     """Partitions in the open transaction."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeTransactionsResponse(Message, api_key=65, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

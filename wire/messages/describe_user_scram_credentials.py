@@ -1,7 +1,5 @@
 """DescribeUserScramCredentials: list users with SCRAM credentials."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT8,
@@ -15,19 +13,16 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class UserName(Struct):
     name: str = on_wire(STRING)
     """Name of the user."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeUserScramCredentialsRequest(Message, api_key=50, versions=(0, 0), flexible_since=0):
     users: list[UserName] | None = on_wire(Array(UserName), nullable=ALL)
     """Only these users, null for all."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CredentialInfo(Struct):
     mechanism: int = on_wire(INT8)
     """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
@@ -35,7 +30,6 @@ class CredentialInfo(Struct):
     """Iterations of the password hash."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeUserScramCredentialsResult(Struct):
     user: str = on_wire(STRING)
     """Name of the user."""
@@ -47,7 +41,6 @@ class DescribeUserScramCredentialsResult(Struct):
     """The mechanisms for which the user has a credential."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribeUserScramCredentialsResponse(Message, api_key=50, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

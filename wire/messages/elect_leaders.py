@@ -1,7 +1,5 @@
 """ElectLeaders: elect leaders of partitions."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT8,
@@ -15,7 +13,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicPartitions(Struct):
     topic: str = on_wire(STRING)
     """Name of the topic."""
@@ -23,7 +20,6 @@ class TopicPartitions(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ElectLeadersRequest(Message, api_key=43, versions=(0, 2), flexible_since=2):
     election_type: int = on_wire(INT8, since=1)
     """0 makes the preferred replica leader, 1 also one that is not in sync."""
@@ -33,7 +29,6 @@ class ElectLeadersRequest(Message, api_key=43, versions=(0, 2), flexible_since=2
     """Time-out of the operation in ms."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionResult(Struct):
     partition_id: int = on_wire(INT32)
     """Partition number."""
@@ -43,7 +38,6 @@ class PartitionResult(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReplicaElectionResult(Struct):
     topic: str = on_wire(STRING)
     """Name of the topic."""
@@ -51,7 +45,6 @@ class ReplicaElectionResult(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ElectLeadersResponse(Message, api_key=43, versions=(0, 2), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

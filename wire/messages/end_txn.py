@@ -1,7 +1,5 @@
 """EndTxn: commit or abort a transaction; from version 5 on the response has the epoch of the next one."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     BOOL,
     INT16,
@@ -13,7 +11,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EndTxnRequest(Message, api_key=26, versions=(0, 5), flexible_since=3):
     transactional_id: str = on_wire(STRING)
     """Transactional id of the producer."""
@@ -25,7 +22,6 @@ class EndTxnRequest(Message, api_key=26, versions=(0, 5), flexible_since=3):
     """True to commit the transaction, false to abort it."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EndTxnResponse(Message, api_key=26, versions=(0, 5), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

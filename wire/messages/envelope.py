@@ -1,12 +1,9 @@
 """Envelope: a broker forwards a client's request to the controller, with the client's principal (KIP-590)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.codec import encode_message
 from odradek.wire.schema import ALL, BOOL, BYTES, INT16, STRING, Buffer, Message, Versioned, on_wire
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EnvelopeRequest(Message, api_key=58, versions=(0, 0), flexible_since=0):
     request_data: Buffer = on_wire(BYTES)
     """The client's request: its header and its body, without the size before it."""
@@ -16,7 +13,6 @@ class EnvelopeRequest(Message, api_key=58, versions=(0, 0), flexible_since=0):
     """Address of the client: the 4 or 16 bytes of an IP address."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EnvelopeResponse(Message, api_key=58, versions=(0, 0), flexible_since=0):
     response_data: Buffer | None = on_wire(BYTES, default=None, nullable=ALL)
     """The controller's response to the client: header and body; null after an error of the envelope
@@ -25,7 +21,6 @@ class EnvelopeResponse(Message, api_key=58, versions=(0, 0), flexible_since=0):
     """Error code of the envelope, such as NOT_CONTROLLER; 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DefaultPrincipalData(Versioned, versions=(0, 0), flexible_since=0):
     """A client's principal. In an envelope an int16 with the version is before it."""
 

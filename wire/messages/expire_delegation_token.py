@@ -1,7 +1,5 @@
 """ExpireDelegationToken: end a delegation token, or set when it ends."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     BYTES,
     INT16,
@@ -12,7 +10,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ExpireDelegationTokenRequest(Message, api_key=40, versions=(0, 2), flexible_since=2):
     hmac: bytes = on_wire(BYTES, hidden=True)
     """Secret of the delegation token."""
@@ -20,7 +17,6 @@ class ExpireDelegationTokenRequest(Message, api_key=40, versions=(0, 2), flexibl
     """New time to the expiry of the token; below zero it expires at once."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ExpireDelegationTokenResponse(Message, api_key=40, versions=(0, 2), flexible_since=2):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""

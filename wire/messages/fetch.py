@@ -5,8 +5,6 @@ for diverging logs, 13 topic ids in place of names, 16 the new leaders in the re
 high watermark.
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT8,
@@ -24,7 +22,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReplicaState(Struct):
     replica_id: int = on_wire(INT32, default=-1)
     """Broker that fetches, -1 for a consumer."""
@@ -32,7 +29,6 @@ class ReplicaState(Struct):
     """Epoch of the fetching broker, -1 if not known."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FetchPartition(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
@@ -52,7 +48,6 @@ class FetchPartition(Struct):
     """The follower's high watermark; the default means that it is not known."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FetchTopic(Struct):
     topic: str = on_wire(STRING, until=12, ignorable=True)
     """Name of the topic; from version 13 on the id replaces it."""
@@ -62,7 +57,6 @@ class FetchTopic(Struct):
     """Partitions to fetch from."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ForgottenTopic(Struct):
     topic: str = on_wire(STRING, until=12, ignorable=True)
     """Name of the topic; from version 13 on the id replaces it."""
@@ -72,7 +66,6 @@ class ForgottenTopic(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FetchRequest(Message, api_key=1, versions=(0, 18), flexible_since=12):
     cluster_id: str | None = on_wire(STRING, since=12, default=None, nullable=ALL, tag=0, ignorable=True)
     """Cluster of the follower; only from brokers."""
@@ -100,7 +93,6 @@ class FetchRequest(Message, api_key=1, versions=(0, 18), flexible_since=12):
     """Rack of the client, to read from near replicas."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EpochEndOffset(Struct):
     epoch: int = on_wire(INT32, default=-1)
     """Last common leader epoch of both logs."""
@@ -108,7 +100,6 @@ class EpochEndOffset(Struct):
     """Offset after the last record of the epoch, -1 if not known."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LeaderIdAndEpoch(Struct):
     leader_id: int = on_wire(INT32, default=-1)
     """Broker that leads the partition now, -1 if not known."""
@@ -116,7 +107,6 @@ class LeaderIdAndEpoch(Struct):
     """Epoch of this leader."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SnapshotId(Struct):
     end_offset: int = on_wire(INT64, default=-1)
     """Offset after the snapshot."""
@@ -124,7 +114,6 @@ class SnapshotId(Struct):
     """Leader epoch of the snapshot."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AbortedTransaction(Struct):
     producer_id: int = on_wire(INT64)
     """Id of the producer."""
@@ -132,7 +121,6 @@ class AbortedTransaction(Struct):
     """Offset of the transaction's first record in this partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionData(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -160,7 +148,6 @@ class PartitionData(Struct):
     """Batches from the one with the requested offset on; empty, not null, without records."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FetchableTopicResponse(Struct):
     topic: str = on_wire(STRING, until=12, ignorable=True)
     """Name of the topic; from version 13 on the id replaces it."""
@@ -170,7 +157,6 @@ class FetchableTopicResponse(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class NodeEndpoint(Struct):
     node_id: int = on_wire(INT32)
     """Id of the broker."""
@@ -182,7 +168,6 @@ class NodeEndpoint(Struct):
     """Rack of the broker, null if it has none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FetchResponse(Message, api_key=1, versions=(0, 18), flexible_since=12):
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -3,8 +3,6 @@
 Version 1 adds the directory of the fetching replica, and addresses of leaders (KIP-853).
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -22,7 +20,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SnapshotId(Struct):
     end_offset: int = on_wire(INT64)
     """Offset after the snapshot."""
@@ -30,7 +27,6 @@ class SnapshotId(Struct):
     """Leader epoch of the last record in it."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionSnapshot(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
@@ -44,7 +40,6 @@ class PartitionSnapshot(Struct):
     """Id of the log directory of the replica."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicSnapshot(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -52,7 +47,6 @@ class TopicSnapshot(Struct):
     """Partitions to read snapshots of."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FetchSnapshotRequest(Message, api_key=59, versions=(0, 1), flexible_since=0):
     cluster_id: str | None = on_wire(STRING, default=None, nullable=ALL, tag=0)
     """Cluster of the replica, null if not known."""
@@ -64,7 +58,6 @@ class FetchSnapshotRequest(Message, api_key=59, versions=(0, 1), flexible_since=
     """Topics with the partitions to read snapshots of."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LeaderIdAndEpoch(Struct):
     leader_id: int = on_wire(INT32)
     """Node that leads, -1 if not known."""
@@ -72,7 +65,6 @@ class LeaderIdAndEpoch(Struct):
     """Newest leader epoch of the responding node."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SnapshotPiece(Struct):
     index: int = on_wire(INT32)
     """Partition number."""
@@ -90,7 +82,6 @@ class SnapshotPiece(Struct):
     """Bytes of the snapshot. They may begin and end in the middle of a batch."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicSnapshotPieces(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -98,7 +89,6 @@ class TopicSnapshotPieces(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class NodeEndpoint(Struct):
     node_id: int = on_wire(INT32)
     """Id of the node."""
@@ -108,7 +98,6 @@ class NodeEndpoint(Struct):
     """Port number."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FetchSnapshotResponse(Message, api_key=59, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -3,8 +3,6 @@
 Version 4 looks up many keys at once.
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT8,
@@ -18,7 +16,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FindCoordinatorRequest(Message, api_key=10, versions=(0, 6), flexible_since=3):
     key: str = on_wire(STRING, until=3)
     """Group id or transactional id to look up."""
@@ -28,7 +25,6 @@ class FindCoordinatorRequest(Message, api_key=10, versions=(0, 6), flexible_sinc
     """Group ids or transactional ids to look up."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Coordinator(Struct):
     key: str = on_wire(STRING)
     """The key that was looked up."""
@@ -44,7 +40,6 @@ class Coordinator(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FindCoordinatorResponse(Message, api_key=10, versions=(0, 6), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

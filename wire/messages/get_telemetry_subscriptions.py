@@ -1,7 +1,5 @@
 """GetTelemetrySubscriptions: the metrics that the broker requests from a client (KIP-714)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     BOOL,
     INT8,
@@ -15,13 +13,11 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class GetTelemetrySubscriptionsRequest(Message, api_key=71, versions=(0, 0), flexible_since=0):
     client_instance_id: bytes = on_wire(UUID)
     """Id of the client for its metrics; zero requests a new id."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class GetTelemetrySubscriptionsResponse(Message, api_key=71, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -6,8 +6,6 @@ streams protocol (9 and 18 were never released). Kafka 4.3 writes version 4 of `
 commit has a retention time; below 4.1 it was 3) and 3 of `GroupMetadataValue`.
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.messages.log_records import LogRecord, RecordTypes
 from odradek.wire.schema import (
     ALL,
@@ -25,7 +23,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LegacyOffsetCommitKey(LogRecord, record_type=0, versions=(0, 0)):
     group: str = on_wire(STRING)
     """Id of the group."""
@@ -35,7 +32,6 @@ class LegacyOffsetCommitKey(LogRecord, record_type=0, versions=(0, 0)):
     """Partition number."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetCommitKey(LogRecord, record_type=1, versions=(0, 0)):
     group: str = on_wire(STRING)
     """Id of the group."""
@@ -45,7 +41,6 @@ class OffsetCommitKey(LogRecord, record_type=1, versions=(0, 0)):
     """Partition number."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetCommitValue(LogRecord, record_type=1, versions=(0, 4), flexible_since=4):
     offset: int = on_wire(INT64)
     """Offset of the next record to consume."""
@@ -61,13 +56,11 @@ class OffsetCommitValue(LogRecord, record_type=1, versions=(0, 4), flexible_sinc
     """Id of the topic, zero if not known."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class GroupMetadataKey(LogRecord, record_type=2, versions=(0, 0)):
     group: str = on_wire(STRING)
     """Id of the group."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MemberMetadata(Struct):
     member_id: str = on_wire(STRING)
     """Id of the member."""
@@ -87,7 +80,6 @@ class MemberMetadata(Struct):
     """The leader's assignment of the member."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class GroupMetadataValue(LogRecord, record_type=2, versions=(0, 4), flexible_since=4):
     protocol_type: str = on_wire(STRING)
     """Kind of group, such as consumer or connect."""
@@ -103,13 +95,11 @@ class GroupMetadataValue(LogRecord, record_type=2, versions=(0, 4), flexible_sin
     """Members of the group."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupMetadataKey(LogRecord, record_type=3, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupMetadataValue(LogRecord, record_type=3, versions=(0, 0), flexible_since=0):
     epoch: int = on_wire(INT32)
     """Counts up when members or their subscriptions change."""
@@ -117,13 +107,11 @@ class ConsumerGroupMetadataValue(LogRecord, record_type=3, versions=(0, 0), flex
     """Hash over the topics that the group subscribes to, 0 if not known."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupPartitionMetadataKey(LogRecord, record_type=4, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionMetadata(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
@@ -131,7 +119,6 @@ class PartitionMetadata(Struct):
     """Racks with a replica of the partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicMetadata(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
@@ -143,13 +130,11 @@ class TopicMetadata(Struct):
     """Racks by partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupPartitionMetadataValue(LogRecord, record_type=4, versions=(0, 0), flexible_since=0):
     topics: list[TopicMetadata] = on_wire(Array(TopicMetadata))
     """The topics of the group's metadata."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupMemberMetadataKey(LogRecord, record_type=5, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -157,7 +142,6 @@ class ConsumerGroupMemberMetadataKey(LogRecord, record_type=5, versions=(0, 0)):
     """Id of the member."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ClassicProtocol(Struct):
     name: str = on_wire(STRING)
     """Name of the assignment strategy."""
@@ -165,7 +149,6 @@ class ClassicProtocol(Struct):
     """Metadata of the member for the strategy."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ClassicMemberMetadata(Struct):
     session_timeout_ms: int = on_wire(INT32)
     """Session time-out in ms: without a heartbeat the member is removed."""
@@ -173,7 +156,6 @@ class ClassicMemberMetadata(Struct):
     """The member's assignment strategies, most wanted first."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupMemberMetadataValue(LogRecord, record_type=5, versions=(0, 0), flexible_since=0):
     instance_id: str | None = on_wire(STRING, nullable=ALL)
     """Instance id of a static member; null for a dynamic member."""
@@ -197,13 +179,11 @@ class ConsumerGroupMemberMetadataValue(LogRecord, record_type=5, versions=(0, 0)
     """Additional fields of a member with the classic protocol; null for others."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupTargetAssignmentMetadataKey(LogRecord, record_type=6, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupTargetAssignmentMetadataValue(LogRecord, record_type=6, versions=(0, 0), flexible_since=0):
     assignment_epoch: int = on_wire(INT32)
     """The epoch of the target assignment."""
@@ -211,7 +191,6 @@ class ConsumerGroupTargetAssignmentMetadataValue(LogRecord, record_type=6, versi
     """Time of the assignment, 0 if not known."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupTargetAssignmentMemberKey(LogRecord, record_type=7, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -219,7 +198,6 @@ class ConsumerGroupTargetAssignmentMemberKey(LogRecord, record_type=7, versions=
     """Id of the member."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicPartition(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
@@ -227,13 +205,11 @@ class TopicPartition(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupTargetAssignmentMemberValue(LogRecord, record_type=7, versions=(0, 0), flexible_since=0):
     topic_partitions: list[TopicPartition] = on_wire(Array(TopicPartition))
     """Partitions by topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupCurrentMemberAssignmentKey(LogRecord, record_type=8, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -241,7 +217,6 @@ class ConsumerGroupCurrentMemberAssignmentKey(LogRecord, record_type=8, versions
     """Id of the member."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicPartitions(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
@@ -251,7 +226,6 @@ class TopicPartitions(Struct):
     """The member epoch at which each partition was assigned, null if not known."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupCurrentMemberAssignmentValue(LogRecord, record_type=8, versions=(0, 0), flexible_since=0):
     member_epoch: int = on_wire(INT32)
     """Epoch of the member: 0 joins, -1 leaves, -2 leaves temporarily as a static member."""
@@ -265,7 +239,6 @@ class ConsumerGroupCurrentMemberAssignmentValue(LogRecord, record_type=8, versio
     """Partitions that the member has to give up."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareGroupMemberMetadataKey(LogRecord, record_type=10, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -273,7 +246,6 @@ class ShareGroupMemberMetadataKey(LogRecord, record_type=10, versions=(0, 0)):
     """Id of the member."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareGroupMemberMetadataValue(LogRecord, record_type=10, versions=(0, 0), flexible_since=0):
     rack_id: str | None = on_wire(STRING, nullable=ALL)
     """Rack of the client."""
@@ -285,13 +257,11 @@ class ShareGroupMemberMetadataValue(LogRecord, record_type=10, versions=(0, 0), 
     """Topics of the subscription by name."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareGroupMetadataKey(LogRecord, record_type=11, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareGroupMetadataValue(LogRecord, record_type=11, versions=(0, 0), flexible_since=0):
     epoch: int = on_wire(INT32)
     """Counts up when members, their subscriptions or the topics change."""
@@ -299,13 +269,11 @@ class ShareGroupMetadataValue(LogRecord, record_type=11, versions=(0, 0), flexib
     """Hash over the subscribed topics."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareGroupTargetAssignmentMetadataKey(LogRecord, record_type=12, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareGroupTargetAssignmentMetadataValue(LogRecord, record_type=12, versions=(0, 0), flexible_since=0):
     assignment_epoch: int = on_wire(INT32)
     """The epoch of the target assignment."""
@@ -313,7 +281,6 @@ class ShareGroupTargetAssignmentMetadataValue(LogRecord, record_type=12, version
     """Time of the assignment, 0 if not known."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareGroupTargetAssignmentMemberKey(LogRecord, record_type=13, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -321,13 +288,11 @@ class ShareGroupTargetAssignmentMemberKey(LogRecord, record_type=13, versions=(0
     """Id of the member."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareGroupTargetAssignmentMemberValue(LogRecord, record_type=13, versions=(0, 0), flexible_since=0):
     topic_partitions: list[TopicPartition] = on_wire(Array(TopicPartition))
     """Partitions by topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareGroupCurrentMemberAssignmentKey(LogRecord, record_type=14, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -335,7 +300,6 @@ class ShareGroupCurrentMemberAssignmentKey(LogRecord, record_type=14, versions=(
     """Id of the member."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareGroupCurrentMemberAssignmentValue(LogRecord, record_type=14, versions=(0, 0), flexible_since=0):
     member_epoch: int = on_wire(INT32)
     """Epoch of the member."""
@@ -347,13 +311,11 @@ class ShareGroupCurrentMemberAssignmentValue(LogRecord, record_type=14, versions
     """Partitions that the member has."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareGroupStatePartitionMetadataKey(LogRecord, record_type=15, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicPartitionsInfo(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
@@ -363,7 +325,6 @@ class TopicPartitionsInfo(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DeletingTopicInfo(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
@@ -371,7 +332,6 @@ class DeletingTopicInfo(Struct):
     """Name of the topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareGroupStatePartitionMetadataValue(LogRecord, record_type=15, versions=(0, 0), flexible_since=0):
     initializing_topics: list[TopicPartitionsInfo] = on_wire(Array(TopicPartitionsInfo))
     """Share partitions whose state is being set up."""
@@ -381,7 +341,6 @@ class ShareGroupStatePartitionMetadataValue(LogRecord, record_type=15, versions=
     """Topics whose states are being deleted."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupRegularExpressionKey(LogRecord, record_type=16, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -389,7 +348,6 @@ class ConsumerGroupRegularExpressionKey(LogRecord, record_type=16, versions=(0, 
     """The pattern that the members subscribe to."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerGroupRegularExpressionValue(LogRecord, record_type=16, versions=(0, 0), flexible_since=0):
     topics: list[str] = on_wire(Array(STRING))
     """Names of the topics that match the pattern."""
@@ -399,7 +357,6 @@ class ConsumerGroupRegularExpressionValue(LogRecord, record_type=16, versions=(0
     """Time of the resolution of the pattern."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class KeyValue(Struct):
     key: str = on_wire(STRING)
     """Name of the tag or setting."""
@@ -407,13 +364,11 @@ class KeyValue(Struct):
     """Value of the tag or setting."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupMetadataKey(LogRecord, record_type=17, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupMetadataValue(LogRecord, record_type=17, versions=(0, 0), flexible_since=0):
     epoch: int = on_wire(INT32)
     """Counts up when members, the topology or its topics change."""
@@ -431,7 +386,6 @@ class StreamsGroupMetadataValue(LogRecord, record_type=17, versions=(0, 0), flex
     """Epoch of the topology whose description the store has refused for good, -1 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupMemberMetadataKey(LogRecord, record_type=19, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -439,7 +393,6 @@ class StreamsGroupMemberMetadataKey(LogRecord, record_type=19, versions=(0, 0)):
     """Id of the member."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Endpoint(Struct):
     host: str = on_wire(STRING)
     """Host name or address."""
@@ -447,7 +400,6 @@ class Endpoint(Struct):
     """Port number."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupMemberMetadataValue(LogRecord, record_type=19, versions=(0, 0), flexible_since=0):
     instance_id: str | None = on_wire(STRING, nullable=ALL)
     """Instance id of a static member; null for a dynamic member."""
@@ -469,13 +421,11 @@ class StreamsGroupMemberMetadataValue(LogRecord, record_type=19, versions=(0, 0)
     """Tags by which tasks are spread over racks or zones."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupTargetAssignmentMetadataKey(LogRecord, record_type=20, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupTargetAssignmentMetadataValue(LogRecord, record_type=20, versions=(0, 0), flexible_since=0):
     assignment_epoch: int = on_wire(INT32)
     """The epoch of the target assignment."""
@@ -483,7 +433,6 @@ class StreamsGroupTargetAssignmentMetadataValue(LogRecord, record_type=20, versi
     """Time of the assignment, 0 if not known."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupTargetAssignmentMemberKey(LogRecord, record_type=21, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -491,7 +440,6 @@ class StreamsGroupTargetAssignmentMemberKey(LogRecord, record_type=21, versions=
     """Id of the member."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TaskIds(Struct):
     subtopology_id: str = on_wire(STRING)
     """Name of the subtopology."""
@@ -499,7 +447,6 @@ class TaskIds(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupTargetAssignmentMemberValue(LogRecord, record_type=21, versions=(0, 0), flexible_since=0):
     active_tasks: list[TaskIds] = on_wire(Array(TaskIds))
     """Tasks that the member shall run."""
@@ -509,7 +456,6 @@ class StreamsGroupTargetAssignmentMemberValue(LogRecord, record_type=21, version
     """Tasks whose state the member shall restore."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupCurrentMemberAssignmentKey(LogRecord, record_type=22, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -517,7 +463,6 @@ class StreamsGroupCurrentMemberAssignmentKey(LogRecord, record_type=22, versions
     """Id of the member."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AssignedTaskIds(Struct):
     subtopology_id: str = on_wire(STRING)
     """Name of the subtopology."""
@@ -527,7 +472,6 @@ class AssignedTaskIds(Struct):
     """The member epoch at which each task was assigned, null if not known."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupCurrentMemberAssignmentValue(LogRecord, record_type=22, versions=(0, 0), flexible_since=0):
     member_epoch: int = on_wire(INT32)
     """Epoch of the member."""
@@ -549,13 +493,11 @@ class StreamsGroupCurrentMemberAssignmentValue(LogRecord, record_type=22, versio
     """Warm-up tasks that the member has to give up."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupTopologyKey(LogRecord, record_type=23, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicInfo(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -567,7 +509,6 @@ class TopicInfo(Struct):
     """Settings of the internal topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CopartitionGroup(Struct):
     source_topics: list[int] = on_wire(Array(INT16))
     """Indexes into the subtopology's source topics."""
@@ -577,7 +518,6 @@ class CopartitionGroup(Struct):
     """Indexes into its repartition source topics."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Subtopology(Struct):
     subtopology_id: str = on_wire(STRING)
     """Name of the subtopology."""
@@ -595,7 +535,6 @@ class Subtopology(Struct):
     """Sets of source topics that must have equally many partitions."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupTopologyValue(LogRecord, record_type=23, versions=(0, 0), flexible_since=0):
     epoch: int = on_wire(INT32)
     """Counts up when the topology changes."""

@@ -1,7 +1,5 @@
 """Heartbeat: a member of a classic group is alive, and gets notice of rebalances."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -12,7 +10,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class HeartbeatRequest(Message, api_key=12, versions=(0, 4), flexible_since=4):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -24,7 +21,6 @@ class HeartbeatRequest(Message, api_key=12, versions=(0, 4), flexible_since=4):
     """Instance id of a static member, which keeps its membership over restarts; null for a dynamic member."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class HeartbeatResponse(Message, api_key=12, versions=(0, 4), flexible_since=4):
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

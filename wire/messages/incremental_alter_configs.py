@@ -1,7 +1,5 @@
 """IncrementalAlterConfigs: change some settings of a resource."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterableConfig(Struct):
     name: str = on_wire(STRING)
     """Name of the setting."""
@@ -26,7 +23,6 @@ class AlterableConfig(Struct):
     """New value as text, null for the default."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterConfigsResource(Struct):
     resource_type: int = on_wire(INT8)
     """Type of the resource, by Kafka's number."""
@@ -36,7 +32,6 @@ class AlterConfigsResource(Struct):
     """Settings to change; others stay."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class IncrementalAlterConfigsRequest(Message, api_key=44, versions=(0, 1), flexible_since=1):
     resources: list[AlterConfigsResource] = on_wire(Array(AlterConfigsResource))
     """Resources to change."""
@@ -44,7 +39,6 @@ class IncrementalAlterConfigsRequest(Message, api_key=44, versions=(0, 1), flexi
     """Whether to validate only, without a change."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AlterConfigsResourceResponse(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -56,7 +50,6 @@ class AlterConfigsResourceResponse(Struct):
     """Name of the resource."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class IncrementalAlterConfigsResponse(Message, api_key=44, versions=(0, 1), flexible_since=1):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

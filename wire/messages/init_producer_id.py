@@ -3,8 +3,6 @@
 From version 3 on a producer can get its next epoch.
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class InitProducerIdRequest(Message, api_key=22, versions=(0, 5), flexible_since=2):
     transactional_id: str | None = on_wire(STRING, nullable=ALL)
     """Null for a producer that is idempotent only."""
@@ -28,7 +25,6 @@ class InitProducerIdRequest(Message, api_key=22, versions=(0, 5), flexible_since
     """Current epoch of the producer, -1 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class InitProducerIdResponse(Message, api_key=22, versions=(0, 5), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """InitializeShareGroupState: a group coordinator has share partitions begin (KIP-932)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionData(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
@@ -26,7 +23,6 @@ class PartitionData(Struct):
     """All records before this offset are done; -1: not known yet."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class InitializeStateData(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
@@ -34,7 +30,6 @@ class InitializeStateData(Struct):
     """Partitions of the topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class InitializeShareGroupStateRequest(Message, api_key=83, versions=(0, 0), flexible_since=0):
     group_id: str = on_wire(STRING)
     """Id of the share group."""
@@ -42,7 +37,6 @@ class InitializeShareGroupStateRequest(Message, api_key=83, versions=(0, 0), fle
     """Topics with their partitions."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionResult(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
@@ -52,7 +46,6 @@ class PartitionResult(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class InitializeStateResult(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
@@ -60,7 +53,6 @@ class InitializeStateResult(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class InitializeShareGroupStateResponse(Message, api_key=83, versions=(0, 0), flexible_since=0):
     results: list[InitializeStateResult] = on_wire(Array(InitializeStateResult))
     """One result for each topic."""

@@ -3,8 +3,6 @@
 From version 4 on the response to a first join has the member id for the next join, 5 has static members.
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -19,7 +17,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class JoinGroupRequestProtocol(Struct):
     name: str = on_wire(STRING)
     """Name of the assignment strategy."""
@@ -27,7 +24,6 @@ class JoinGroupRequestProtocol(Struct):
     """Metadata of the member for the strategy, such as its subscription; opaque to the broker."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class JoinGroupRequest(Message, api_key=11, versions=(0, 9), flexible_since=6):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -47,7 +43,6 @@ class JoinGroupRequest(Message, api_key=11, versions=(0, 9), flexible_since=6):
     """The reason, for the broker's log."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class JoinGroupResponseMember(Struct):
     member_id: str = on_wire(STRING)
     """Id of the member."""
@@ -57,7 +52,6 @@ class JoinGroupResponseMember(Struct):
     """The member's metadata for the chosen strategy."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class JoinGroupResponse(Message, api_key=11, versions=(0, 9), flexible_since=6):
     throttle_time_ms: int = on_wire(INT32, since=2, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """LeaveGroup: give up membership, from version 3 on for several members at once."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -14,7 +12,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MemberIdentity(Struct):
     member_id: str = on_wire(STRING)
     """Id of the member; may be empty for a static one."""
@@ -24,7 +21,6 @@ class MemberIdentity(Struct):
     """The reason, for the broker's log."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LeaveGroupRequest(Message, api_key=13, versions=(0, 5), flexible_since=4):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -34,7 +30,6 @@ class LeaveGroupRequest(Message, api_key=13, versions=(0, 5), flexible_since=4):
     """Members that leave."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MemberResponse(Struct):
     member_id: str = on_wire(STRING)
     """Id of the member."""
@@ -44,7 +39,6 @@ class MemberResponse(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LeaveGroupResponse(Message, api_key=13, versions=(0, 5), flexible_since=4):
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

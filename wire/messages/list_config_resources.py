@@ -1,7 +1,5 @@
 """ListConfigResources: names of the resources that have settings; version 0 lists client metrics only."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     INT8,
     INT16,
@@ -14,13 +12,11 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListConfigResourcesRequest(Message, api_key=74, versions=(0, 1), flexible_since=0):
     resource_types: list[int] = on_wire(Array(INT8), since=1)
     """Only resources of these types; empty for all."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConfigResource(Struct):
     resource_name: str = on_wire(STRING)
     """Name of the resource."""
@@ -28,7 +24,6 @@ class ConfigResource(Struct):
     """Type of the resource, by Kafka's number."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListConfigResourcesResponse(Message, api_key=74, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

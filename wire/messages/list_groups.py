@@ -1,7 +1,5 @@
 """ListGroups: every group that this broker coordinates; version 4 filters by state, 5 by type."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     INT16,
     INT32,
@@ -13,7 +11,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListGroupsRequest(Message, api_key=16, versions=(0, 5), flexible_since=3):
     states_filter: list[str] = on_wire(Array(STRING), since=4)
     """Only groups in these states; empty for all."""
@@ -21,7 +18,6 @@ class ListGroupsRequest(Message, api_key=16, versions=(0, 5), flexible_since=3):
     """Only groups of these types; empty for all."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListedGroup(Struct):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -33,7 +29,6 @@ class ListedGroup(Struct):
     """classic, consumer, share or streams."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListGroupsResponse(Message, api_key=16, versions=(0, 5), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -3,8 +3,6 @@
 Version 0 lists several offsets before a time; from 1 on there is one offset with its time.
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     INT8,
     INT16,
@@ -18,7 +16,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListOffsetsPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -32,7 +29,6 @@ class ListOffsetsPartition(Struct):
     """Limit of returned offsets."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListOffsetsTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -40,7 +36,6 @@ class ListOffsetsTopic(Struct):
     """Partitions of the request."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListOffsetsRequest(Message, api_key=2, versions=(0, 11), flexible_since=6):
     replica_id: int = on_wire(INT32)
     """Id of the requesting broker, -1 for a consumer."""
@@ -52,7 +47,6 @@ class ListOffsetsRequest(Message, api_key=2, versions=(0, 11), flexible_since=6)
     """Time-out of reads from remote storage in ms."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListOffsetsPartitionResponse(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -68,7 +62,6 @@ class ListOffsetsPartitionResponse(Struct):
     """Leader epoch of the record that was found."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListOffsetsTopicResponse(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -76,7 +69,6 @@ class ListOffsetsTopicResponse(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListOffsetsResponse(Message, api_key=2, versions=(0, 11), flexible_since=6):
     throttle_time_ms: int = on_wire(INT32, since=2, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """ListPartitionReassignments: partitions that are being moved."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -14,7 +12,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListPartitionReassignmentsTopics(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -22,7 +19,6 @@ class ListPartitionReassignmentsTopics(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListPartitionReassignmentsRequest(Message, api_key=46, versions=(0, 0), flexible_since=0):
     timeout_ms: int = on_wire(INT32, default=60000)
     """Time-out of the operation in ms."""
@@ -32,7 +28,6 @@ class ListPartitionReassignmentsRequest(Message, api_key=46, versions=(0, 0), fl
     """Partitions to list, null for all that are being moved."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OngoingPartitionReassignment(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -44,7 +39,6 @@ class OngoingPartitionReassignment(Struct):
     """Brokers that are losing a replica."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OngoingTopicReassignment(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -52,7 +46,6 @@ class OngoingTopicReassignment(Struct):
     """Partitions of the topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListPartitionReassignmentsResponse(Message, api_key=46, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """ListTransactions: every transaction that this broker coordinates."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -15,7 +13,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListTransactionsRequest(Message, api_key=66, versions=(0, 2), flexible_since=0):
     state_filters: list[str] = on_wire(Array(STRING))
     """Only transactions in these states; empty for all."""
@@ -27,7 +24,6 @@ class ListTransactionsRequest(Message, api_key=66, versions=(0, 2), flexible_sin
     """Only transactional ids that match this pattern, null for all."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TransactionState(Struct):
     transactional_id: str = on_wire(STRING)
     """Transactional id of the producer."""
@@ -37,7 +33,6 @@ class TransactionState(Struct):
     """State of the transaction by name."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ListTransactionsResponse(Message, api_key=66, versions=(0, 2), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -20,7 +20,6 @@ _PREFIX = struct.Struct(">h")
 class LogRecord(Versioned):
     """The key or the value of one type of record."""
 
-    __slots__ = ()
     record_type: ClassVar[int]
 
     def __init_subclass__(cls, record_type: int | None = None, **arguments: Any) -> None:

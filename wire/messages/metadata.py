@@ -3,8 +3,6 @@
 With version 4 a client can forbid auto-creation, 10 adds topic ids, 12 requests by id.
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -19,7 +17,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MetadataRequestTopic(Struct):
     topic_id: bytes = on_wire(UUID, since=10, ignorable=True)
     """Id of the topic, zero if not known."""
@@ -27,7 +24,6 @@ class MetadataRequestTopic(Struct):
     """Name of the topic; null when the id is given."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MetadataRequest(Message, api_key=3, versions=(0, 13), flexible_since=9):
     topics: list[MetadataRequestTopic] | None = on_wire(Array(MetadataRequestTopic), nullable=1)
     """Null requests all topics; an empty list all topics in version 0, later none."""
@@ -39,7 +35,6 @@ class MetadataRequest(Message, api_key=3, versions=(0, 13), flexible_since=9):
     """Whether to return the caller's authorised operations on each topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MetadataResponseBroker(Struct):
     node_id: int = on_wire(INT32)
     """Id of the broker."""
@@ -51,7 +46,6 @@ class MetadataResponseBroker(Struct):
     """Rack of the broker, null if it has none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MetadataResponsePartition(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -69,7 +63,6 @@ class MetadataResponsePartition(Struct):
     """Brokers whose replicas are not available."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MetadataResponseTopic(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -85,7 +78,6 @@ class MetadataResponseTopic(Struct):
     """Bit set of the caller's authorised operations on the topic; the lowest int32 if not requested."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MetadataResponse(Message, api_key=3, versions=(0, 13), flexible_since=9):
     throttle_time_ms: int = on_wire(INT32, since=3, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeVar
 
 from odradek.wire._records import BatchHeader, read_batch_header
@@ -57,7 +56,6 @@ _VERSION = struct.Struct(">h")
 class MetadataRecord(Versioned):
     """A decision of the controller."""
 
-    __slots__ = ()
     record_type: ClassVar[int]
 
     def __init_subclass__(cls, record_type: int | None = None, **arguments: object) -> None:
@@ -69,7 +67,6 @@ class MetadataRecord(Versioned):
 class ControlRecord(Versioned):
     """A fact of the quorum that keeps the log."""
 
-    __slots__ = ()
     control_type: ClassVar[int]
     version: int
 
@@ -89,7 +86,6 @@ class UnknownMetadataRecord(MalformedMessage):
 # --- Brokers and controllers ---
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BrokerEndpoint(Struct):
     name: str = on_wire(STRING)
     """Name of the listener."""
@@ -101,7 +97,6 @@ class BrokerEndpoint(Struct):
     """0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BrokerFeature(Struct):
     name: str = on_wire(STRING)
     """Name of the feature."""
@@ -111,7 +106,6 @@ class BrokerFeature(Struct):
     """Highest level that the broker supports."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RegisterBrokerRecord(MetadataRecord, record_type=0, versions=(0, 4), flexible_since=0):
     broker_id: int = on_wire(INT32)
     """Id of the broker."""
@@ -137,7 +131,6 @@ class RegisterBrokerRecord(MetadataRecord, record_type=0, versions=(0, 4), flexi
     """Ids of log directories that take no new replicas; null before the broker has reported them."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class UnregisterBrokerRecord(MetadataRecord, record_type=1, versions=(0, 0), flexible_since=0):
     broker_id: int = on_wire(INT32)
     """Broker to unregister."""
@@ -145,7 +138,6 @@ class UnregisterBrokerRecord(MetadataRecord, record_type=1, versions=(0, 0), fle
     """Epoch of its registration."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FenceBrokerRecord(MetadataRecord, record_type=7, versions=(0, 0), flexible_since=0):
     id: int = on_wire(INT32)
     """Broker to fence; only in logs from before 3.3."""
@@ -153,7 +145,6 @@ class FenceBrokerRecord(MetadataRecord, record_type=7, versions=(0, 0), flexible
     """Epoch of its registration."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class UnfenceBrokerRecord(MetadataRecord, record_type=8, versions=(0, 0), flexible_since=0):
     id: int = on_wire(INT32)
     """Broker to unfence; only in logs from before 3.3."""
@@ -161,7 +152,6 @@ class UnfenceBrokerRecord(MetadataRecord, record_type=8, versions=(0, 0), flexib
     """Epoch of its registration."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BrokerRegistrationChangeRecord(MetadataRecord, record_type=17, versions=(0, 3), flexible_since=0):
     broker_id: int = on_wire(INT32)
     """Id of the broker."""
@@ -177,7 +167,6 @@ class BrokerRegistrationChangeRecord(MetadataRecord, record_type=17, versions=(0
     """Ids of log directories that take no new replicas; null: no change."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ControllerEndpoint(Struct):
     name: str = on_wire(STRING)
     """Name of the listener."""
@@ -189,7 +178,6 @@ class ControllerEndpoint(Struct):
     """0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ControllerFeature(Struct):
     name: str = on_wire(STRING)
     """Name of the feature."""
@@ -199,7 +187,6 @@ class ControllerFeature(Struct):
     """Highest level that the controller supports."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RegisterControllerRecord(MetadataRecord, record_type=27, versions=(0, 0), flexible_since=0):
     controller_id: int = on_wire(INT32)
     """Id of the controller."""
@@ -216,13 +203,11 @@ class RegisterControllerRecord(MetadataRecord, record_type=27, versions=(0, 0), 
 # --- Topics and partitions ---
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class UnregisterControllerRecord(MetadataRecord, record_type=29, versions=(0, 0), flexible_since=0):
     controller_id: int = on_wire(INT32)
     """Id of the controller that is none any more."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicRecord(MetadataRecord, record_type=2, versions=(0, 0), flexible_since=0):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -230,7 +215,6 @@ class TopicRecord(MetadataRecord, record_type=2, versions=(0, 0), flexible_since
     """Id of the topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionRecord(MetadataRecord, record_type=3, versions=(0, 2), flexible_since=0):
     partition_id: int = on_wire(INT32, default=-1)
     """Partition number."""
@@ -262,7 +246,6 @@ class PartitionRecord(MetadataRecord, record_type=3, versions=(0, 2), flexible_s
     """Replicas that were eligible before an unclean shutdown."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionChangeRecord(MetadataRecord, record_type=5, versions=(0, 2), flexible_since=0):
     partition_id: int = on_wire(INT32, default=-1)
     """Partition number."""
@@ -290,13 +273,11 @@ class PartitionChangeRecord(MetadataRecord, record_type=5, versions=(0, 2), flex
     """New replicas that were eligible before an unclean shutdown."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RemoveTopicRecord(MetadataRecord, record_type=9, versions=(0, 0), flexible_since=0):
     topic_id: bytes = on_wire(UUID)
     """Topic to remove, with its partitions and its settings."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ClearElrRecord(MetadataRecord, record_type=28, versions=(0, 0), flexible_since=0):
     topic_name: str = on_wire(STRING)
     """Topic whose partitions lose their eligible leader replicas; empty: all topics."""
@@ -305,7 +286,6 @@ class ClearElrRecord(MetadataRecord, record_type=28, versions=(0, 0), flexible_s
 # --- Settings and features ---
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConfigRecord(MetadataRecord, record_type=4, versions=(0, 0), flexible_since=0):
     resource_type: int = on_wire(INT8)
     """2 for a topic, 4 for a broker, 16 for client metrics, 32 for a group."""
@@ -317,7 +297,6 @@ class ConfigRecord(MetadataRecord, record_type=4, versions=(0, 0), flexible_sinc
     """Its value; null removes it."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FeatureLevelRecord(MetadataRecord, record_type=12, versions=(0, 0), flexible_since=0):
     name: str = on_wire(STRING)
     """Name of the feature."""
@@ -325,7 +304,6 @@ class FeatureLevelRecord(MetadataRecord, record_type=12, versions=(0, 0), flexib
     """Its finalized level, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ProducerIdsRecord(MetadataRecord, record_type=15, versions=(0, 0), flexible_since=0):
     broker_id: int = on_wire(INT32)
     """Broker that got the block of ids."""
@@ -338,7 +316,6 @@ class ProducerIdsRecord(MetadataRecord, record_type=15, versions=(0, 0), flexibl
 # --- Quotas, credentials, access control, tokens ---
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EntityData(Struct):
     entity_type: str = on_wire(STRING)
     """user, client-id or ip."""
@@ -346,7 +323,6 @@ class EntityData(Struct):
     """Name of the entity, null for the default of its type."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ClientQuotaRecord(MetadataRecord, record_type=14, versions=(0, 0), flexible_since=0):
     entity: list[EntityData] = on_wire(Array(EntityData))
     """The entity of the quota."""
@@ -358,7 +334,6 @@ class ClientQuotaRecord(MetadataRecord, record_type=14, versions=(0, 0), flexibl
     """Whether the quota is removed; then the value is ignored."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class UserScramCredentialRecord(MetadataRecord, record_type=11, versions=(0, 0), flexible_since=0):
     name: str = on_wire(STRING)
     """Name of the user."""
@@ -374,7 +349,6 @@ class UserScramCredentialRecord(MetadataRecord, record_type=11, versions=(0, 0),
     """Iterations of the password hash."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RemoveUserScramCredentialRecord(MetadataRecord, record_type=22, versions=(0, 0), flexible_since=0):
     name: str = on_wire(STRING)
     """Name of the user."""
@@ -382,7 +356,6 @@ class RemoveUserScramCredentialRecord(MetadataRecord, record_type=22, versions=(
     """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AccessControlEntryRecord(MetadataRecord, record_type=18, versions=(0, 0), flexible_since=0):
     id: bytes = on_wire(UUID)
     """Id of the entry."""
@@ -402,13 +375,11 @@ class AccessControlEntryRecord(MetadataRecord, record_type=18, versions=(0, 0), 
     """2: denied, 3: allowed."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RemoveAccessControlEntryRecord(MetadataRecord, record_type=19, versions=(0, 0), flexible_since=0):
     id: bytes = on_wire(UUID)
     """Id of the entry."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DelegationTokenRecord(MetadataRecord, record_type=10, versions=(0, 0), flexible_since=0):
     owner: str = on_wire(STRING)
     """Principal whose token it is."""
@@ -426,7 +397,6 @@ class DelegationTokenRecord(MetadataRecord, record_type=10, versions=(0, 0), fle
     """Id of the token."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RemoveDelegationTokenRecord(MetadataRecord, record_type=26, versions=(0, 0), flexible_since=0):
     token_id: str = on_wire(STRING)
     """Id of the token."""
@@ -435,29 +405,24 @@ class RemoveDelegationTokenRecord(MetadataRecord, record_type=26, versions=(0, 0
 # --- The log itself ---
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class NoOpRecord(MetadataRecord, record_type=20, versions=(0, 0), flexible_since=0):
     """A record without content: the controller is alive."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ZkMigrationStateRecord(MetadataRecord, record_type=21, versions=(0, 0), flexible_since=0):
     zk_migration_state: int = on_wire(INT8)
     """State of a migration from ZooKeeper."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BeginTransactionRecord(MetadataRecord, record_type=23, versions=(0, 0), flexible_since=0):
     name: str | None = on_wire(STRING, default=None, nullable=ALL, tag=0)
     """Key of the following records."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EndTransactionRecord(MetadataRecord, record_type=24, versions=(0, 0), flexible_since=0):
     """The records since the begin of the transaction are valid."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AbortTransactionRecord(MetadataRecord, record_type=25, versions=(0, 0), flexible_since=0):
     reason: str | None = on_wire(STRING, default=None, nullable=ALL, tag=0)
     """The reason of the aborted transaction."""
@@ -466,7 +431,6 @@ class AbortTransactionRecord(MetadataRecord, record_type=25, versions=(0, 0), fl
 # --- Control records ---
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Voter(Struct):
     voter_id: int = on_wire(INT32)
     """Id of the voter."""
@@ -474,7 +438,6 @@ class Voter(Struct):
     """Id of its log directory."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LeaderChangeMessage(ControlRecord, control_type=2, versions=(0, 1), flexible_since=0):
     version: int = on_wire(INT16)
     """Version of the record."""
@@ -486,7 +449,6 @@ class LeaderChangeMessage(ControlRecord, control_type=2, versions=(0, 1), flexib
     """Voters that voted for the leader."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SnapshotHeaderRecord(ControlRecord, control_type=3, versions=(0, 0), flexible_since=0):
     version: int = on_wire(INT16)
     """Version of the record."""
@@ -494,13 +456,11 @@ class SnapshotHeaderRecord(ControlRecord, control_type=3, versions=(0, 0), flexi
     """Time of the last record before the snapshot."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SnapshotFooterRecord(ControlRecord, control_type=4, versions=(0, 0), flexible_since=0):
     version: int = on_wire(INT16)
     """Version of the record, which is the last of a whole snapshot."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class KRaftVersionRecord(ControlRecord, control_type=5, versions=(0, 0), flexible_since=0):
     version: int = on_wire(INT16)
     """Version of the record."""
@@ -508,7 +468,6 @@ class KRaftVersionRecord(ControlRecord, control_type=5, versions=(0, 0), flexibl
     """Level of the feature kraft.version."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Endpoint(Struct):
     name: str = on_wire(STRING)
     """Name of the listener."""
@@ -518,7 +477,6 @@ class Endpoint(Struct):
     """Port number."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class KRaftVersionFeature(Struct):
     min_supported_version: int = on_wire(INT16)
     """Lowest level of kraft.version that the voter supports."""
@@ -526,7 +484,6 @@ class KRaftVersionFeature(Struct):
     """Highest level of kraft.version that the voter supports."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class VoterWithEndpoints(Struct):
     voter_id: int = on_wire(INT32)
     """Id of the voter."""
@@ -538,7 +495,6 @@ class VoterWithEndpoints(Struct):
     """Versions that the voter supports."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class VotersRecord(ControlRecord, control_type=6, versions=(0, 0), flexible_since=0):
     version: int = on_wire(INT16)
     """Version of the record."""

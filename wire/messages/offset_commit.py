@@ -4,8 +4,6 @@ Version 1 alone has a commit time, 2 to 4 a retention time for the request, 10 t
 names.
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -20,7 +18,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetCommitRequestPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -34,7 +31,6 @@ class OffsetCommitRequestPartition(Struct):
     """The metadata text of the commit, for the client."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetCommitRequestTopic(Struct):
     name: str = on_wire(STRING, until=9, ignorable=True)
     """Name of the topic; from version 10 on the id replaces it."""
@@ -44,7 +40,6 @@ class OffsetCommitRequestTopic(Struct):
     """Partitions to commit."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetCommitRequest(Message, api_key=8, versions=(0, 10), flexible_since=8):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -60,7 +55,6 @@ class OffsetCommitRequest(Message, api_key=8, versions=(0, 10), flexible_since=8
     """Topics with the partitions to commit."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetCommitResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -68,7 +62,6 @@ class OffsetCommitResponsePartition(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetCommitResponseTopic(Struct):
     name: str = on_wire(STRING, until=9, ignorable=True)
     """Name of the topic; from version 10 on the id replaces it."""
@@ -78,7 +71,6 @@ class OffsetCommitResponseTopic(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetCommitResponse(Message, api_key=8, versions=(0, 10), flexible_since=8):
     throttle_time_ms: int = on_wire(INT32, since=3, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

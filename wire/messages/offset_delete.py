@@ -1,7 +1,5 @@
 """OffsetDelete: delete the offsets of a group for some partitions; it never became flexible."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     INT16,
     INT32,
@@ -13,13 +11,11 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetDeleteRequestPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetDeleteRequestTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -27,7 +23,6 @@ class OffsetDeleteRequestTopic(Struct):
     """Partitions to remove."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetDeleteRequest(Message, api_key=47, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -35,7 +30,6 @@ class OffsetDeleteRequest(Message, api_key=47, versions=(0, 0)):
     """Topics with the partitions to remove."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetDeleteResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -43,7 +37,6 @@ class OffsetDeleteResponsePartition(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetDeleteResponseTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -51,7 +44,6 @@ class OffsetDeleteResponseTopic(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetDeleteResponse(Message, api_key=47, versions=(0, 0)):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""

@@ -4,8 +4,6 @@ Version 2 can request all topics, 8 several groups at once, 9 has the member, 10
 of names.
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -21,7 +19,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchRequestTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -29,7 +26,6 @@ class OffsetFetchRequestTopic(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchRequestTopics(Struct):
     name: str = on_wire(STRING, until=9, ignorable=True)
     """Name of the topic; from version 10 on the id replaces it."""
@@ -39,7 +35,6 @@ class OffsetFetchRequestTopics(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchRequestGroup(Struct):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -51,7 +46,6 @@ class OffsetFetchRequestGroup(Struct):
     """Null requests all offsets of the group."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchRequest(Message, api_key=9, versions=(0, 10), flexible_since=6):
     group_id: str = on_wire(STRING, until=7)
     """Id of the group."""
@@ -65,7 +59,6 @@ class OffsetFetchRequest(Message, api_key=9, versions=(0, 10), flexible_since=6)
     """Whether to refuse offsets of open transactions, which may change them."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -79,7 +72,6 @@ class OffsetFetchResponsePartition(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchResponseTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -87,7 +79,6 @@ class OffsetFetchResponseTopic(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchResponsePartitions(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -101,7 +92,6 @@ class OffsetFetchResponsePartitions(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchResponseTopics(Struct):
     name: str = on_wire(STRING, until=9, ignorable=True)
     """Name of the topic; from version 10 on the id replaces it."""
@@ -111,7 +101,6 @@ class OffsetFetchResponseTopics(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchResponseGroup(Struct):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -121,7 +110,6 @@ class OffsetFetchResponseGroup(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetFetchResponse(Message, api_key=9, versions=(0, 10), flexible_since=6):
     throttle_time_ms: int = on_wire(INT32, since=3, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

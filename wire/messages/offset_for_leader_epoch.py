@@ -1,7 +1,5 @@
 """OffsetForLeaderEpoch: the end offset of a leader epoch, to find where two logs diverge."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     INT16,
     INT32,
@@ -14,7 +12,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetForLeaderPartition(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
@@ -24,7 +21,6 @@ class OffsetForLeaderPartition(Struct):
     """The requested epoch."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetForLeaderTopic(Struct):
     topic: str = on_wire(STRING)
     """Name of the topic."""
@@ -32,7 +28,6 @@ class OffsetForLeaderTopic(Struct):
     """Partitions of the request."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetForLeaderEpochRequest(Message, api_key=23, versions=(0, 4), flexible_since=4):
     replica_id: int = on_wire(INT32, since=3, default=-2, ignorable=True)
     """Id of the requesting broker, -1 for a consumer."""
@@ -40,7 +35,6 @@ class OffsetForLeaderEpochRequest(Message, api_key=23, versions=(0, 4), flexible
     """Topics with the partitions of the request."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EpochEndOffset(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -52,7 +46,6 @@ class EpochEndOffset(Struct):
     """Offset after the last record of the epoch, -1 if not known."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetForLeaderTopicResult(Struct):
     topic: str = on_wire(STRING)
     """Name of the topic."""
@@ -60,7 +53,6 @@ class OffsetForLeaderTopicResult(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class OffsetForLeaderEpochResponse(Message, api_key=23, versions=(0, 4), flexible_since=4):
     throttle_time_ms: int = on_wire(INT32, since=2, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

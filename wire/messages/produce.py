@@ -4,8 +4,6 @@ Versions 0 to 2 have messages of the old formats, 3 the batch format v2, 7 zstd,
 response, 13 topic ids in place of names. The throttle time is the last field, unlike in other responses.
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -22,7 +20,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionProduceData(Struct):
     index: int = on_wire(INT32)
     """Partition number."""
@@ -30,7 +27,6 @@ class PartitionProduceData(Struct):
     """From version 3 on one batch of format v2; before, messages of format v0 or v1."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicProduceData(Struct):
     name: str = on_wire(STRING, until=12, ignorable=True)
     """Name of the topic; from version 13 on the id replaces it."""
@@ -40,7 +36,6 @@ class TopicProduceData(Struct):
     """Records by partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ProduceRequest(Message, api_key=0, versions=(0, 13), flexible_since=9):
     transactional_id: str | None = on_wire(STRING, since=3, default=None, nullable=ALL)
     """Null unless the records belong to a transaction."""
@@ -54,7 +49,6 @@ class ProduceRequest(Message, api_key=0, versions=(0, 13), flexible_since=9):
     """Records by topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class BatchIndexAndErrorMessage(Struct):
     batch_index: int = on_wire(INT32)
     """Index of the refused record in the batch."""
@@ -62,7 +56,6 @@ class BatchIndexAndErrorMessage(Struct):
     """The reason of the record's refusal."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LeaderIdAndEpoch(Struct):
     leader_id: int = on_wire(INT32, default=-1)
     """Broker that leads the partition now, -1 if not known."""
@@ -70,7 +63,6 @@ class LeaderIdAndEpoch(Struct):
     """Epoch of this leader."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionProduceResponse(Struct):
     index: int = on_wire(INT32)
     """Partition number."""
@@ -92,7 +84,6 @@ class PartitionProduceResponse(Struct):
     """The current leader; absent unless the error is that this broker does not lead."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicProduceResponse(Struct):
     name: str = on_wire(STRING, until=12, ignorable=True)
     """Name of the topic; from version 13 on the id replaces it."""
@@ -102,7 +93,6 @@ class TopicProduceResponse(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class NodeEndpoint(Struct):
     node_id: int = on_wire(INT32)
     """Id of the broker."""
@@ -114,7 +104,6 @@ class NodeEndpoint(Struct):
     """Rack of the broker, null if it has none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ProduceResponse(Message, api_key=0, versions=(0, 13), flexible_since=9):
     responses: list[TopicProduceResponse] = on_wire(Array(TopicProduceResponse))
     """One result for each topic."""

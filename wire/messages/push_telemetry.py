@@ -1,7 +1,5 @@
 """PushTelemetry: a client's metrics (KIP-714)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     BOOL,
     BYTES,
@@ -14,7 +12,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PushTelemetryRequest(Message, api_key=72, versions=(0, 0), flexible_since=0):
     client_instance_id: bytes = on_wire(UUID)
     """Id of the client for its metrics; zero requests a new id."""
@@ -28,7 +25,6 @@ class PushTelemetryRequest(Message, api_key=72, versions=(0, 0), flexible_since=
     """The metrics, in OpenTelemetry's protobuf form."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PushTelemetryResponse(Message, api_key=72, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

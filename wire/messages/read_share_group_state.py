@@ -1,7 +1,5 @@
 """ReadShareGroupState: a leader asks what is kept of share partitions (KIP-932)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT8,
@@ -17,7 +15,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionData(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
@@ -25,7 +22,6 @@ class PartitionData(Struct):
     """Epoch of the partition's leader."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReadStateData(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
@@ -33,7 +29,6 @@ class ReadStateData(Struct):
     """Partitions of the topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReadShareGroupStateRequest(Message, api_key=84, versions=(0, 0), flexible_since=0):
     group_id: str = on_wire(STRING)
     """Id of the share group."""
@@ -41,7 +36,6 @@ class ReadShareGroupStateRequest(Message, api_key=84, versions=(0, 0), flexible_
     """Topics with their partitions."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StateBatch(Struct):
     first_offset: int = on_wire(INT64)
     """First offset of the batch."""
@@ -53,7 +47,6 @@ class StateBatch(Struct):
     """How often the records were delivered."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionResult(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
@@ -69,7 +62,6 @@ class PartitionResult(Struct):
     """States of the records from the start offset on."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReadStateResult(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
@@ -77,7 +69,6 @@ class ReadStateResult(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReadShareGroupStateResponse(Message, api_key=84, versions=(0, 0), flexible_since=0):
     results: list[ReadStateResult] = on_wire(Array(ReadStateResult))
     """One result for each topic."""

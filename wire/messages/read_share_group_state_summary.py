@@ -1,7 +1,5 @@
 """ReadShareGroupStateSummary: what is kept of share partitions, without the batches (KIP-932)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionData(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
@@ -24,7 +21,6 @@ class PartitionData(Struct):
     """Epoch of the partition's leader."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReadStateSummaryData(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
@@ -32,7 +28,6 @@ class ReadStateSummaryData(Struct):
     """Partitions of the topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReadShareGroupStateSummaryRequest(Message, api_key=87, versions=(0, 1), flexible_since=0):
     group_id: str = on_wire(STRING)
     """Id of the share group."""
@@ -40,7 +35,6 @@ class ReadShareGroupStateSummaryRequest(Message, api_key=87, versions=(0, 1), fl
     """Topics with their partitions."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionResult(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
@@ -60,7 +54,6 @@ class PartitionResult(Struct):
     """
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReadStateSummaryResult(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
@@ -68,7 +61,6 @@ class ReadStateSummaryResult(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ReadShareGroupStateSummaryResponse(Message, api_key=87, versions=(0, 1), flexible_since=0):
     results: list[ReadStateSummaryResult] = on_wire(Array(ReadStateSummaryResult))
     """One result for each topic."""

@@ -1,7 +1,5 @@
 """RemoveRaftVoter: remove a voter from the metadata quorum."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -13,7 +11,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RemoveRaftVoterRequest(Message, api_key=81, versions=(0, 0), flexible_since=0):
     cluster_id: str | None = on_wire(STRING, nullable=ALL)
     """Id of the cluster."""
@@ -23,7 +20,6 @@ class RemoveRaftVoterRequest(Message, api_key=81, versions=(0, 0), flexible_sinc
     """Id of the voter's log directory."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RemoveRaftVoterResponse(Message, api_key=81, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """RenewDelegationToken: extend the expiry of a delegation token."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     BYTES,
     INT16,
@@ -12,7 +10,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RenewDelegationTokenRequest(Message, api_key=39, versions=(0, 2), flexible_since=2):
     hmac: bytes = on_wire(BYTES, hidden=True)
     """Secret of the delegation token."""
@@ -20,7 +17,6 @@ class RenewDelegationTokenRequest(Message, api_key=39, versions=(0, 2), flexible
     """New time to the expiry of the token; -1 for the broker's default."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RenewDelegationTokenResponse(Message, api_key=39, versions=(0, 2), flexible_since=2):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""

@@ -1,7 +1,5 @@
 """SaslAuthenticate: carry the tokens of a SASL mechanism."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BYTES,
@@ -13,13 +11,11 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SaslAuthenticateRequest(Message, api_key=36, versions=(0, 2), flexible_since=2):
     auth_bytes: bytes = on_wire(BYTES, hidden=True)
     """One token of the SASL mechanism."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SaslAuthenticateResponse(Message, api_key=36, versions=(0, 2), flexible_since=2):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""

@@ -1,7 +1,5 @@
 """SaslHandshake: agree on a SASL mechanism; it never became flexible."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     INT16,
     STRING,
@@ -11,13 +9,11 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SaslHandshakeRequest(Message, api_key=17, versions=(0, 1)):
     mechanism: str = on_wire(STRING)
     """Name of the SASL mechanism."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SaslHandshakeResponse(Message, api_key=17, versions=(0, 1)):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""

@@ -1,7 +1,5 @@
 """ShareAcknowledge: what a consumer of a share group did with its records (KIP-932)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -18,7 +16,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AcknowledgementBatch(Struct):
     first_offset: int = on_wire(INT64)
     """First offset of the batch."""
@@ -28,7 +25,6 @@ class AcknowledgementBatch(Struct):
     """One for each offset of the batch, or one for all: 0 gap, 1 accept, 2 release, 3 reject, 4 renew."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AcknowledgePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -36,7 +32,6 @@ class AcknowledgePartition(Struct):
     """The consumer's acknowledgements of records of earlier fetches."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AcknowledgeTopic(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
@@ -44,7 +39,6 @@ class AcknowledgeTopic(Struct):
     """Partitions to acknowledge."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareAcknowledgeRequest(Message, api_key=79, versions=(1, 2), flexible_since=0):
     group_id: str | None = on_wire(STRING, default=None, nullable=ALL)
     """Id of the group."""
@@ -58,7 +52,6 @@ class ShareAcknowledgeRequest(Message, api_key=79, versions=(1, 2), flexible_sin
     """Topics with the partitions to acknowledge."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LeaderIdAndEpoch(Struct):
     leader_id: int = on_wire(INT32)
     """Broker that leads the partition now, -1 if not known."""
@@ -66,7 +59,6 @@ class LeaderIdAndEpoch(Struct):
     """Epoch of this leader."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionData(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -78,7 +70,6 @@ class PartitionData(Struct):
     """The current leader; absent unless the error is that this broker does not lead."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareAcknowledgeTopicResponse(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
@@ -86,7 +77,6 @@ class ShareAcknowledgeTopicResponse(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class NodeEndpoint(Struct):
     node_id: int = on_wire(INT32)
     """Id of the broker."""
@@ -98,7 +88,6 @@ class NodeEndpoint(Struct):
     """Rack of the broker, null if it has none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareAcknowledgeResponse(Message, api_key=79, versions=(1, 2), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """ShareFetch: acquire records for a consumer of a share group, and acknowledge earlier ones (KIP-932)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -20,7 +18,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AcknowledgementBatch(Struct):
     first_offset: int = on_wire(INT64)
     """First offset of the batch."""
@@ -30,7 +27,6 @@ class AcknowledgementBatch(Struct):
     """One for each offset of the batch, or one for all: 0 gap, 1 accept, 2 release, 3 reject, 4 renew."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FetchPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -38,7 +34,6 @@ class FetchPartition(Struct):
     """The consumer's acknowledgements of records of earlier fetches."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FetchTopic(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
@@ -46,7 +41,6 @@ class FetchTopic(Struct):
     """Partitions to fetch from."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ForgottenTopic(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
@@ -54,7 +48,6 @@ class ForgottenTopic(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareFetchRequest(Message, api_key=78, versions=(1, 2), flexible_since=0):
     group_id: str | None = on_wire(STRING, default=None, nullable=ALL)
     """Id of the group."""
@@ -82,7 +75,6 @@ class ShareFetchRequest(Message, api_key=78, versions=(1, 2), flexible_since=0):
     """Partitions to remove from the session."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LeaderIdAndEpoch(Struct):
     leader_id: int = on_wire(INT32)
     """Broker that leads the partition now, -1 if not known."""
@@ -90,7 +82,6 @@ class LeaderIdAndEpoch(Struct):
     """Epoch of this leader."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AcquiredRecords(Struct):
     first_offset: int = on_wire(INT64)
     """First offset of the batch."""
@@ -100,7 +91,6 @@ class AcquiredRecords(Struct):
     """Delivery count of the records."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionData(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -120,7 +110,6 @@ class PartitionData(Struct):
     """The records acquired by this consumer, with their delivery counts."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareFetchableTopicResponse(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
@@ -128,7 +117,6 @@ class ShareFetchableTopicResponse(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class NodeEndpoint(Struct):
     node_id: int = on_wire(INT32)
     """Id of the broker."""
@@ -140,7 +128,6 @@ class NodeEndpoint(Struct):
     """Rack of the broker, null if it has none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareFetchResponse(Message, api_key=78, versions=(1, 2), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """ShareGroupDescribe: state and members of share groups (KIP-932)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareGroupDescribeRequest(Message, api_key=77, versions=(1, 1), flexible_since=0):
     group_ids: list[str] = on_wire(Array(STRING))
     """Ids of the groups to describe."""
@@ -24,7 +21,6 @@ class ShareGroupDescribeRequest(Message, api_key=77, versions=(1, 1), flexible_s
     """Whether to return the operations for which the caller is authorised."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicPartitions(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
@@ -34,13 +30,11 @@ class TopicPartitions(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Assignment(Struct):
     topic_partitions: list[TopicPartitions] = on_wire(Array(TopicPartitions))
     """Partitions by topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Member(Struct):
     member_id: str = on_wire(STRING)
     """Id of the member."""
@@ -58,7 +52,6 @@ class Member(Struct):
     """The current assignment of the member."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribedGroup(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -80,7 +73,6 @@ class DescribedGroup(Struct):
     """Bit set of the caller's authorised operations; the lowest int32 if not requested."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareGroupDescribeResponse(Message, api_key=77, versions=(1, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

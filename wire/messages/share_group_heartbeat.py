@@ -1,7 +1,5 @@
 """ShareGroupHeartbeat: membership in a share group (KIP-932)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -15,7 +13,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareGroupHeartbeatRequest(Message, api_key=76, versions=(1, 1), flexible_since=0):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -29,7 +26,6 @@ class ShareGroupHeartbeatRequest(Message, api_key=76, versions=(1, 1), flexible_
     """Topics of the subscription by name; null in a heartbeat: no change."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicPartitions(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
@@ -37,13 +33,11 @@ class TopicPartitions(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Assignment(Struct):
     topic_partitions: list[TopicPartitions] = on_wire(Array(TopicPartitions))
     """Partitions by topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareGroupHeartbeatResponse(Message, api_key=76, versions=(1, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

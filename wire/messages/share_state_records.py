@@ -4,8 +4,6 @@ A snapshot is the whole state of a share partition, an update what has changed s
 value (a tombstone) deletes the state.
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.messages.log_records import LogRecord, RecordTypes
 from odradek.wire.schema import (
     INT8,
@@ -20,7 +18,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareSnapshotKey(LogRecord, record_type=0, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the share group."""
@@ -30,7 +27,6 @@ class ShareSnapshotKey(LogRecord, record_type=0, versions=(0, 0)):
     """Partition number."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareUpdateKey(LogRecord, record_type=1, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the share group."""
@@ -40,7 +36,6 @@ class ShareUpdateKey(LogRecord, record_type=1, versions=(0, 0)):
     """Partition number."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StateBatch(Struct):
     first_offset: int = on_wire(INT64)
     """First offset of the batch."""
@@ -52,7 +47,6 @@ class StateBatch(Struct):
     """How often the records were delivered."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareSnapshotValue(LogRecord, record_type=0, versions=(0, 0), flexible_since=0):
     snapshot_epoch: int = on_wire(INT32)
     """Counts the snapshots of the share partition."""
@@ -72,7 +66,6 @@ class ShareSnapshotValue(LogRecord, record_type=0, versions=(0, 0), flexible_sin
     """States of the records from the start offset on."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ShareUpdateValue(LogRecord, record_type=1, versions=(0, 0), flexible_since=0):
     snapshot_epoch: int = on_wire(INT32)
     """Epoch of the snapshot before."""

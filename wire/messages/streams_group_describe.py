@@ -1,7 +1,5 @@
 """StreamsGroupDescribe: state, topology and members of groups of the streams protocol (KIP-1071)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.messages.streams_group_topology_description_update import TopologyDescription
 from odradek.wire.schema import (
     ALL,
@@ -19,7 +17,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupDescribeRequest(Message, api_key=89, versions=(0, 1), flexible_since=0):
     group_ids: list[str] = on_wire(Array(STRING))
     """Ids of the groups to describe."""
@@ -29,7 +26,6 @@ class StreamsGroupDescribeRequest(Message, api_key=89, versions=(0, 1), flexible
     """Whether to return the description of the topology."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class KeyValue(Struct):
     key: str = on_wire(STRING)
     """Name of the tag."""
@@ -37,7 +33,6 @@ class KeyValue(Struct):
     """Value of the tag or setting."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicInfo(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -49,7 +44,6 @@ class TopicInfo(Struct):
     """Settings of the internal topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Subtopology(Struct):
     subtopology_id: str = on_wire(STRING)
     """Name of the subtopology."""
@@ -63,7 +57,6 @@ class Subtopology(Struct):
     """Internal topics that the subtopology reads from."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Topology(Struct):
     epoch: int = on_wire(INT32)
     """Counts up when the topology changes."""
@@ -71,7 +64,6 @@ class Topology(Struct):
     """The independent parts of the topology."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Endpoint(Struct):
     host: str = on_wire(STRING)
     """Host name or address."""
@@ -79,7 +71,6 @@ class Endpoint(Struct):
     """Port number."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TaskOffset(Struct):
     subtopology_id: str = on_wire(STRING)
     """Name of the subtopology."""
@@ -89,7 +80,6 @@ class TaskOffset(Struct):
     """The task's restored offset."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TaskIds(Struct):
     subtopology_id: str = on_wire(STRING)
     """Name of the subtopology."""
@@ -97,7 +87,6 @@ class TaskIds(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Assignment(Struct):
     active_tasks: list[TaskIds] = on_wire(Array(TaskIds))
     """Tasks that the member runs."""
@@ -107,7 +96,6 @@ class Assignment(Struct):
     """Tasks whose state is being restored on the member."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Member(Struct):
     member_id: str = on_wire(STRING)
     """Id of the member."""
@@ -141,7 +129,6 @@ class Member(Struct):
     """Whether the member still uses the classic protocol."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DescribedGroup(Struct):
     error_code: int = on_wire(INT16)
     """Error code, 0 for none."""
@@ -171,7 +158,6 @@ class DescribedGroup(Struct):
     """The assignor of the next assignment."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupDescribeResponse(Message, api_key=89, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

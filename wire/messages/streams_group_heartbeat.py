@@ -1,7 +1,5 @@
 """StreamsGroupHeartbeat: membership in a group of the streams protocol (KIP-1071)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -18,7 +16,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class KeyValue(Struct):
     key: str = on_wire(STRING)
     """Name of the tag."""
@@ -26,7 +23,6 @@ class KeyValue(Struct):
     """Value of the tag or setting."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicInfo(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -38,7 +34,6 @@ class TopicInfo(Struct):
     """Settings of the internal topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CopartitionGroup(Struct):
     source_topics: list[int] = on_wire(Array(INT16))
     """Topics to read from."""
@@ -48,7 +43,6 @@ class CopartitionGroup(Struct):
     """Internal topics that the subtopology reads from."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Subtopology(Struct):
     subtopology_id: str = on_wire(STRING)
     """Name of the subtopology."""
@@ -66,7 +60,6 @@ class Subtopology(Struct):
     """Sets of source topics that must have equally many partitions."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Topology(Struct):
     epoch: int = on_wire(INT32)
     """Counts up when the topology changes."""
@@ -74,7 +67,6 @@ class Topology(Struct):
     """The independent parts of the topology."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TaskIds(Struct):
     subtopology_id: str = on_wire(STRING)
     """Name of the subtopology."""
@@ -82,7 +74,6 @@ class TaskIds(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Endpoint(Struct):
     host: str = on_wire(STRING)
     """Host name or address."""
@@ -90,7 +81,6 @@ class Endpoint(Struct):
     """Port number."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TaskOffset(Struct):
     subtopology_id: str = on_wire(STRING)
     """Name of the subtopology."""
@@ -100,7 +90,6 @@ class TaskOffset(Struct):
     """The task's restored offset."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupHeartbeatRequest(Message, api_key=88, versions=(0, 1), flexible_since=0):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -138,7 +127,6 @@ class StreamsGroupHeartbeatRequest(Message, api_key=88, versions=(0, 1), flexibl
     """Whether the application requests its shutdown."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Status(Struct):
     status_code: int = on_wire(INT8)
     """Number of the condition."""
@@ -146,7 +134,6 @@ class Status(Struct):
     """The condition in words."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopicPartition(Struct):
     topic: str = on_wire(STRING)
     """Name of the topic."""
@@ -154,7 +141,6 @@ class TopicPartition(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class EndpointToPartitions(Struct):
     user_endpoint: Endpoint = on_wire(Endpoint)
     """Address of the member for interactive queries."""
@@ -164,7 +150,6 @@ class EndpointToPartitions(Struct):
     """Partitions of the standby tasks at this endpoint."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupHeartbeatResponse(Message, api_key=88, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

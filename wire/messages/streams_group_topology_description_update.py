@@ -1,7 +1,5 @@
 """StreamsGroupTopologyDescriptionUpdate: the topology of an application, as people read it (KIP-1331)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT8,
@@ -15,7 +13,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopologyDescriptionNode(Struct):
     name: str = on_wire(STRING)
     """Name of the node."""
@@ -31,7 +28,6 @@ class TopologyDescriptionNode(Struct):
     """Names of the nodes behind it."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopologyDescriptionSubtopology(Struct):
     subtopology_id: str = on_wire(STRING)
     """Name of the subtopology."""
@@ -39,7 +35,6 @@ class TopologyDescriptionSubtopology(Struct):
     """Nodes of the subtopology."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopologyDescriptionGlobalStore(Struct):
     source: TopologyDescriptionNode = on_wire(TopologyDescriptionNode)
     """The node that reads the topic of the store."""
@@ -47,7 +42,6 @@ class TopologyDescriptionGlobalStore(Struct):
     """The node that fills the store."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TopologyDescription(Struct):
     subtopologies: list[TopologyDescriptionSubtopology] = on_wire(Array(TopologyDescriptionSubtopology))
     """The independent parts of the topology."""
@@ -55,7 +49,6 @@ class TopologyDescription(Struct):
     """Stores that each instance fills for itself."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupTopologyDescriptionUpdateRequest(Message, api_key=93, versions=(0, 0), flexible_since=0):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -67,7 +60,6 @@ class StreamsGroupTopologyDescriptionUpdateRequest(Message, api_key=93, versions
     """The description."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StreamsGroupTopologyDescriptionUpdateResponse(Message, api_key=93, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """SyncGroup: the leader of a classic group sends the assignment, each member gets its part."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BYTES,
@@ -15,7 +13,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SyncGroupRequestAssignment(Struct):
     member_id: str = on_wire(STRING)
     """Id of the member."""
@@ -23,7 +20,6 @@ class SyncGroupRequestAssignment(Struct):
     """The leader's assignment of the member, opaque to the broker."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SyncGroupRequest(Message, api_key=14, versions=(0, 5), flexible_since=4):
     group_id: str = on_wire(STRING)
     """Id of the group."""
@@ -41,7 +37,6 @@ class SyncGroupRequest(Message, api_key=14, versions=(0, 5), flexible_since=4):
     """From the leader: the assignment of each member. Empty from other members."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SyncGroupResponse(Message, api_key=14, versions=(0, 5), flexible_since=4):
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
     """Throttle time in ms after an exceeded quota; 0: none."""

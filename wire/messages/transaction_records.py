@@ -3,8 +3,6 @@
 Version 1 of the value is written from transaction.version 1 on.
 """
 
-from dataclasses import dataclass
-
 from odradek.wire.messages.log_records import LogRecord, RecordTypes
 from odradek.wire.schema import (
     ALL,
@@ -19,13 +17,11 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TransactionLogKey(LogRecord, record_type=0, versions=(0, 0)):
     transactional_id: str = on_wire(STRING)
     """The transactional id whose state the value holds."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionsSchema(Struct):
     topic: str = on_wire(STRING)
     """Name of the topic."""
@@ -33,7 +29,6 @@ class PartitionsSchema(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TransactionLogValue(LogRecord, record_type=0, versions=(0, 1), flexible_since=1):
     producer_id: int = on_wire(INT64)
     """Id of the producer."""

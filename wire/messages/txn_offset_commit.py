@@ -1,7 +1,5 @@
 """TxnOffsetCommit: commit offsets of a group within a transaction."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TxnOffsetCommitRequestPartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -28,7 +25,6 @@ class TxnOffsetCommitRequestPartition(Struct):
     """The metadata text of the commit, for the client."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TxnOffsetCommitRequestTopic(Struct):
     name: str = on_wire(STRING, until=5, ignorable=True)
     """Name of the topic."""
@@ -38,7 +34,6 @@ class TxnOffsetCommitRequestTopic(Struct):
     """Partitions to commit."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TxnOffsetCommitRequest(Message, api_key=28, versions=(0, 6), flexible_since=3):
     transactional_id: str = on_wire(STRING)
     """Transactional id of the producer."""
@@ -58,7 +53,6 @@ class TxnOffsetCommitRequest(Message, api_key=28, versions=(0, 6), flexible_sinc
     """Topics with the partitions to commit."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TxnOffsetCommitResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -66,7 +60,6 @@ class TxnOffsetCommitResponsePartition(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TxnOffsetCommitResponseTopic(Struct):
     name: str = on_wire(STRING, until=5, ignorable=True)
     """Name of the topic."""
@@ -76,7 +69,6 @@ class TxnOffsetCommitResponseTopic(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TxnOffsetCommitResponse(Message, api_key=28, versions=(0, 6), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """UnregisterController: remove the registration of a controller."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT16,
@@ -12,13 +10,11 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class UnregisterControllerRequest(Message, api_key=94, versions=(0, 0), flexible_since=0):
     controller_id: int = on_wire(INT32)
     """Id of the controller."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class UnregisterControllerResponse(Message, api_key=94, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

@@ -1,7 +1,5 @@
 """UpdateFeatures: raise or lower the levels of cluster-wide features."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     BOOL,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FeatureUpdateKey(Struct):
     feature: str = on_wire(STRING)
     """Name of the feature."""
@@ -28,7 +25,6 @@ class FeatureUpdateKey(Struct):
     """1 upgrade only, 2 a downgrade that loses nothing, 3 any downgrade."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class UpdateFeaturesRequest(Message, api_key=57, versions=(0, 2), flexible_since=0):
     timeout_ms: int = on_wire(INT32, default=60000)
     """Time-out of the operation in ms."""
@@ -38,7 +34,6 @@ class UpdateFeaturesRequest(Message, api_key=57, versions=(0, 2), flexible_since
     """Whether to validate only, without a change."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class UpdatableFeatureResult(Struct):
     feature: str = on_wire(STRING)
     """Name of the feature."""
@@ -48,7 +43,6 @@ class UpdatableFeatureResult(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class UpdateFeaturesResponse(Message, api_key=57, versions=(0, 2), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
     """Throttle time in ms after an exceeded quota; 0: none."""

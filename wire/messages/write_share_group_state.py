@@ -1,7 +1,5 @@
 """WriteShareGroupState: a leader has changes of share partitions kept (KIP-932)."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     ALL,
     INT8,
@@ -17,7 +15,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class StateBatch(Struct):
     first_offset: int = on_wire(INT64)
     """First offset of the batch."""
@@ -29,7 +26,6 @@ class StateBatch(Struct):
     """How often the records were delivered."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionData(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
@@ -47,7 +43,6 @@ class PartitionData(Struct):
     """States of the records from the start offset on."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WriteStateData(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
@@ -55,7 +50,6 @@ class WriteStateData(Struct):
     """Partitions of the topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WriteShareGroupStateRequest(Message, api_key=85, versions=(0, 1), flexible_since=0):
     group_id: str = on_wire(STRING)
     """Id of the share group."""
@@ -63,7 +57,6 @@ class WriteShareGroupStateRequest(Message, api_key=85, versions=(0, 1), flexible
     """Topics with their partitions."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionResult(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
@@ -73,7 +66,6 @@ class PartitionResult(Struct):
     """Message of the error, null for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WriteStateResult(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic."""
@@ -81,7 +73,6 @@ class WriteStateResult(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WriteShareGroupStateResponse(Message, api_key=85, versions=(0, 1), flexible_since=0):
     results: list[WriteStateResult] = on_wire(Array(WriteStateResult))
     """One result for each topic."""

@@ -1,7 +1,5 @@
 """WriteTxnMarkers: a transaction coordinator ends transactions in the partitions of a broker."""
 
-from dataclasses import dataclass
-
 from odradek.wire.schema import (
     BOOL,
     INT8,
@@ -16,7 +14,6 @@ from odradek.wire.schema import (
 )
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WritableTxnMarkerTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -24,7 +21,6 @@ class WritableTxnMarkerTopic(Struct):
     """Partition numbers."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WritableTxnMarker(Struct):
     producer_id: int = on_wire(INT64)
     """Id of the producer."""
@@ -40,13 +36,11 @@ class WritableTxnMarker(Struct):
     """Transaction version."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WriteTxnMarkersRequest(Message, api_key=27, versions=(0, 2), flexible_since=1):
     markers: list[WritableTxnMarker] = on_wire(Array(WritableTxnMarker))
     """Markers to write, or written."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WritableTxnMarkerPartitionResult(Struct):
     partition_index: int = on_wire(INT32)
     """Partition number."""
@@ -54,7 +48,6 @@ class WritableTxnMarkerPartitionResult(Struct):
     """Error code, 0 for none."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WritableTxnMarkerTopicResult(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
@@ -62,7 +55,6 @@ class WritableTxnMarkerTopicResult(Struct):
     """One result for each partition."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WritableTxnMarkerResult(Struct):
     producer_id: int = on_wire(INT64)
     """Id of the producer."""
@@ -70,7 +62,6 @@ class WritableTxnMarkerResult(Struct):
     """One result for each topic."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WriteTxnMarkersResponse(Message, api_key=27, versions=(0, 2), flexible_since=1):
     markers: list[WritableTxnMarkerResult] = on_wire(Array(WritableTxnMarkerResult))
     """Markers to write, or written."""

@@ -133,9 +133,8 @@ def on_wire(
 class StructType(type):
     """The class of all declarations: takes their fields, in wire order.
 
-    A struct is a dataclass for everybody who asks (`replace`, `asdict`, mypy), but `dataclass` writes its
-    constructor when the first object is made or the first one asks: it takes 0.2 ms a class, and a start
-    declares hundreds and uses few.
+    A struct is a dataclass for everybody who asks (`replace`, `asdict`, mypy). Its constructor is written
+    when the first object is made: `dataclass` takes 0.2 ms a class, and a start declares hundreds of them.
     """
 
     _fields: tuple[FieldSpec, ...]
@@ -158,31 +157,49 @@ class StructType(type):
 
 
 def _construct_first(self: Any, **values: Any) -> None:
-    _complete(type(self))
-    self.__init__(**values)
+    struct: Any = type(self)
+    struct.__init__ = _constructor(struct)
+    struct.__init__(self, **values)
+
+
+_NEW = object()
+"""In place of an argument: a default of its own for each object."""
+
+
+def _constructor(struct: Any) -> Any:
+    """The function that `dataclass` would write, in a fifth of the time."""
+    names: dict[str, Any] = {"NEW": _NEW}
+    arguments, lines = ["self", "*"], []
+    for number, spec in enumerate(struct._fields):
+        name, default = spec.name, f"default_{number}"
+        names[default] = spec.default
+        # A class makes a new default each time: list for arrays, the struct's class for structs.
+        is_made = isinstance(spec.default, type)
+        arguments.append(f"{name}=NEW" if is_made else f"{name}={default}")
+        lines.append(
+            f" self.{name}={default}() if {name} is NEW else {name}" if is_made else f" self.{name}={name}"
+        )
+    exec("\n".join([f"def __init__({','.join(arguments)}):", *lines]), names)
+    made = names["__init__"]
+    made.__qualname__ = f"{struct.__qualname__}.__init__"
+    return made
 
 
 class _Fields:
     """In place of `__dataclass_fields__` until somebody asks for it."""
 
     def __get__(self, struct: object, owner: Any) -> Any:
-        _complete(owner)
+        fields = []
+        for spec in owner._fields:
+            made = "default_factory" if isinstance(spec.default, type) else "default"
+            field: Any = dataclasses.field(**{made: spec.default}, repr=not spec.hidden)
+            fields.append((spec.name, Any, field))
+        complete: Any = dataclasses.make_dataclass(owner.__name__, fields, kw_only=True)
+        owner.__dataclass_fields__ = complete.__dataclass_fields__
         return owner.__dataclass_fields__
 
 
 _FIELDS = _Fields()
-
-
-def _complete(struct: Any) -> None:
-    fields = []
-    for spec in struct._fields:
-        # A class makes a new default each time: list for arrays, the struct's class for structs.
-        made = "default_factory" if isinstance(spec.default, type) else "default"
-        field: Any = dataclasses.field(**{made: spec.default}, repr=not spec.hidden)
-        fields.append((spec.name, Any, field))
-    complete: Any = dataclasses.make_dataclass(struct.__name__, fields, kw_only=True, eq=False, repr=False)
-    struct.__dataclass_fields__ = complete.__dataclass_fields__
-    struct.__init__ = complete.__init__
 
 
 class Struct(metaclass=StructType):

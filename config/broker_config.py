@@ -78,8 +78,8 @@ class BrokerConfig:
     """The options of a broker of a cluster; None of another node."""
     controller: "ControllerConfig | None"
     """The options of a controller; None of another node."""
-    is_worker: bool
-    """Whether it is that of a worker, or of the controller of workers (`config/worker_place.py`)."""
+    worker: int | None
+    """Number of the worker; 0 of the controller of workers (`config/worker_place.py`); None: no worker."""
     topic_options: Mapping[str, Option]
     """The topic options with their standings in this node."""
     listeners: tuple[Listener, ...]
@@ -132,7 +132,7 @@ class BrokerConfig:
     ) -> None:
         """`place`: of a worker, or of the controller of workers (`config/worker_place.py`)."""
         self.cluster_id = cluster_id
-        self.is_worker = place is not None
+        self.worker = None if place is None else place.index
         self.first_users = first_users
         self.first_levels = first_levels
         values = options.broker_values(BrokerLayers(start=given, options=known))

@@ -143,7 +143,7 @@ class BrokerServer:
             from odradek.config.config_error import ConfigError
 
             raise ConfigError("process.roles=controller is for `odradek serve`: this node is to be a broker.")
-        if self.config.values["odradek.workers"] > 1 and not self.config.is_worker:
+        if self.config.values["odradek.workers"] > 1 and self.config.worker is None:
             from odradek.config.config_error import ConfigError
 
             raise ConfigError(

@@ -403,6 +403,10 @@ FAMILIES: Final = (
     Family("process_start_time_seconds", GAUGE, (), "When the process began, since 1970."),
     Family("odradek_build_info", GAUGE, ("version", "python"), "1; the version of the broker."),
     Family(
+        "odradek_worker_info", GAUGE, ("worker",),
+        "1; the number of this worker (odradek.workers), from 0 on. Only workers have it.",
+    ),
+    Family(
         "odradek_metrics_series_omitted", GAUGE, ("family",),
         "Series that are left out of a family, because there are more than metrics.series.max, or 5,000 of "
         "clients.", "families of partitions, of commits and of clients",

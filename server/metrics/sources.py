@@ -464,6 +464,8 @@ class Sources:
         yield from _process_of_linux()
         labels = label_text(version=__version__, python=platform.python_version())
         yield "odradek_build_info", labels, 1
+        if self._server.config.worker is not None:
+            yield "odradek_worker_info", label_text(worker=self._server.config.worker), 1
 
 
 def _successes(listener: Listener) -> int:

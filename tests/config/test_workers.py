@@ -40,7 +40,7 @@ def test_a_worker_has_an_id_ports_and_directories_of_its_own():
     }
     config = worker(2, {"PLAINTEXT": 9094, "SECOND": 30_002}, **own)
     assert config.node_id == 9
-    assert config.is_worker
+    assert config.worker == 2
     assert shown(config.listeners) == [
         *("PLAINTEXT://0.0.0.0:9094", "SECOND://localhost:30002"),
         "ODRADEK_WORKERS:///run/x/worker-2:1",
@@ -142,4 +142,4 @@ def test_what_cannot_be_is_one_sentence(count, keywords, sentence):
 def test_one_worker_is_a_node_alone():
     config = load(keywords={"odradek.workers": 1})
     assert config.cluster is None
-    assert not config.is_worker
+    assert config.worker is None

@@ -339,6 +339,8 @@ def test_a_scrape_has_each_family_once_with_help_and_type(port, cluster):
         "kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests_total",
         "kafka_server_sharegroupmetrics_deadletterqueuefailedproducerequests_total",
         "odradek_sharegroup_deadletters_lost_total",
+        # Only a worker has it: test_workers.py.
+        "odradek_worker_info",
         # No client pushes: test_client_metrics_scrape.py.
         "kafka_client_*",
     }

@@ -395,8 +395,8 @@ def test_each_worker_has_metrics_at_a_port_of_its_own(start):
         int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)", workers.ready[6].partition("metrics ")[2])
     ]
     assert len(ports) == 2
-    for port in ports:
-        assert scraped(port)
+    for worker, port in enumerate(ports):
+        assert scraped(port)["odradek_worker_info", f'{{worker="{worker}"}}'] == 1
 
 
 def test_logins_and_acls_hold_at_all_workers_and_coordinators_reach_each_other(start):

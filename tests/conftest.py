@@ -3,6 +3,7 @@ as it was, since a test that calls `serve` redirects it. Signals mean after a te
 tests of the pure layers open no socket and start no process: that is what keeps `make check` short.
 """
 
+import asyncio
 import logging
 import pathlib
 import signal
@@ -72,4 +73,12 @@ def signals_as_before():
     after = [signal.getsignal(number) for number in SIGNALS]
     for number, handler in zip(SIGNALS, before, strict=True):
         signal.signal(number, handler)
-    assert after == before
+    # A closed loop of uvloop leaves its own in a process that is about to end (findings/uvloop-closed-loop.sh).
+    assert [
+        one for one, old in zip(after, before, strict=True) if one != old and not is_of_closed_loop(one)
+    ] == []
+
+
+def is_of_closed_loop(handler):
+    loop = getattr(handler, "__self__", None)
+    return isinstance(loop, asyncio.AbstractEventLoop) and loop.is_closed()

@@ -73,7 +73,7 @@ def signals_as_before():
     after = [signal.getsignal(number) for number in SIGNALS]
     for number, handler in zip(SIGNALS, before, strict=True):
         signal.signal(number, handler)
-    # A closed loop of uvloop leaves its own in a process that is about to end (findings/uvloop-closed-loop.sh).
+    # A closed loop of uvloop leaves its own, in a process that is about to end: findings/.
     assert [
         one for one, old in zip(after, before, strict=True) if one != old and not is_of_closed_loop(one)
     ] == []

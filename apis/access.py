@@ -27,7 +27,7 @@ from odradek.wire.errors import ErrorCode
 Names = Callable[[Any], Iterable[Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Need:
     """One operation on resources of one type. `names(request)` returns their names, or the ids of topics."""
 

@@ -68,7 +68,7 @@ class ConnectionInfo(Protocol):
         refuse."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RequestContext:
     """The request's header and connection. Handlers read it and keep no reference after their response."""
 

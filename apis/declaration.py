@@ -53,7 +53,7 @@ class Charge(IntEnum):
     """The handler charges for it, if it counts at all."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Api:
     """An API: its messages, its handler, and what holds for each of its requests."""
 
@@ -89,7 +89,7 @@ class Api:
         return self.refusal.response(self.response, request, version, code)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Served:
     """An API with its handler of one node."""
 

@@ -108,7 +108,7 @@ class MetadataLogState(Protocol):
         """Id of the directory of the log."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class DecidingParts(ABC):
     """The part of a node for requests that change the cluster: of a broker, or of a controller."""
 
@@ -158,7 +158,7 @@ class DecidingParts(ABC):
         return self.authorizer is not ALLOW_ALL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class NodeParts(DecidingParts):
     """One broker, as far as its handlers need it."""
 
@@ -206,7 +206,7 @@ class NodeParts(DecidingParts):
         return self.leadership.current_view
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ApiSettings:
     """The node's options for its APIs."""
 

@@ -40,7 +40,7 @@ RESPONSE_BYTES_MAX = 1024
 """Longer responses are not remembered."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Ask:
     """For a request that is repeated as a whole. `ask()` returns the response frame, with any correlation id;
     or the numbers (int64, int64, int32) for the template; or None if the handler has to answer.
@@ -50,7 +50,7 @@ class Ask:
     template: Template | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AppendBatch:
     """For a request that brings one batch for a partition.
 
@@ -70,7 +70,7 @@ class AppendBatch:
     """Further conditions of the response, beside the commit (`apis/turn.py`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Submit:
     """For a request that brings items for a coordinator.
 
@@ -91,7 +91,7 @@ Remembered = Ask | AppendBatch | Submit
 R = TypeVar("R", bound="Message")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Prefix(Generic[R]):
     """The repeated part of an API's requests, and how one is remembered.
 

@@ -28,7 +28,7 @@ Item = tuple[dict[str, Any], "tuple[str, Iterable[Item]] | None"]
 Items = Callable[[Any], Iterable[Item]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Refusal:
     """The form of a response that refuses all that a request names."""
 

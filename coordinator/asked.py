@@ -45,7 +45,7 @@ NOBODY: Ticket[ErrorCode] = Ticket(lambda code: None, lambda code: code)
 """The ticket of a command of the broker's own, whose response is an error code that nobody needs."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Asked(Generic[Request, Response]):
     """The only command that a client can cause. A machine handles it by the class of its request."""
 

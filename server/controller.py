@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from odradek.wire.schema import Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Deciding:
     """Made by `server/standalone.py` or by `server/cluster/member.py`; its plane has a view of the
     cluster."""

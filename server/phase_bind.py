@@ -38,7 +38,7 @@ def do_nothing() -> None:
     """The default for callbacks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Node:
     """The settings of one broker. `BrokerServer` explains the fields."""
 
@@ -59,7 +59,7 @@ class Node:
         return self.config.node_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Bound:
     """See the module. `store` is locked, and knows no partition yet; `topics` and `reconfiguration` know no
     metadata yet."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.broker")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Opened:
     """See the module. From here on topics can be made and deleted, and records appended."""
 

@@ -53,7 +53,7 @@ WARM_UP_MORE_DELAY_MS = 1_000
 """A program that starts a broker for one purpose has achieved it by then."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Serving:
     """See the module."""
 

@@ -39,7 +39,7 @@ QUICK_BYTES_MAX = 4096
 """The limit of records that are checked in plain Python: under a millisecond."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, eq=False, repr=False)
 class BatchRules:
     """The rules of a topic's settings for new records; the defaults are Kafka 4's."""
 

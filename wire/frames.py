@@ -28,7 +28,7 @@ _CORRELATION_ID = struct.Struct(">i")
 M = TypeVar("M", bound=Message)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RequestHeader:
     """The header of a request; a null client id is read as an empty one, as in Kafka."""
 

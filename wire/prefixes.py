@@ -54,7 +54,7 @@ class Rest(IntEnum):
     """An array of structs of int32, int64 and text, and the ends of its enclosing structs."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PrefixLayout:
     """The layout of one version of a request, to read it without decoding.
 

@@ -54,7 +54,7 @@ BYTES = Primitive("bytes", None, 4, b"")
 RECORDS = Primitive("records", None, 4, None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Array:
     """A list of `item`, which is a primitive or a `Struct` class."""
 
@@ -64,7 +64,7 @@ class Array:
 WireType = Primitive | Array | type["Struct"]
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class FieldSpec:
     """The facts of one field; `None` as an upper version means "and all later ones"."""
 

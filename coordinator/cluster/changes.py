@@ -20,7 +20,7 @@ CORDONED_LOG_DIRS = "cordoned.log.dirs"
 NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TopicDefaults:
     partition_count: int = 1
     """`num.partitions`"""
@@ -33,7 +33,7 @@ class TopicDefaults:
 DEFAULTS = TopicDefaults()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class TopicResult:
     """The outcome for one topic: the topic as it is now (validated only: as it would be), or the refusal."""
 
@@ -59,7 +59,7 @@ Owner = str | GroupOwner | ClientMetricsOwner | int | None
 brokers."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ConfigChange:
     """Change of one owner's overrides."""
 

@@ -200,7 +200,7 @@ def refusal_of_features(
     return f"{refusal}: run {' and '.join(commands)}."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BrokerGates:
     """Abilities that a metadata.version gives the brokers of a cluster and its controllers. Kafka's brokers
     send these versions of requests to each other without asking before (MetadataVersion)."""

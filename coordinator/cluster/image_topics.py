@@ -131,7 +131,7 @@ class _Topic:
         self.touched: set[int] = set()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class TopicsTaken:
     """Topics as mappings that stay as they are, and the parts of a ClusterChange about them."""
 

@@ -51,7 +51,7 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class NewTopic:
     """A topic to create. Without `assignments`, -1 stands for the broker's default."""
 
@@ -63,7 +63,7 @@ class NewTopic:
     configs: Mapping[str, str | None] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class NewPartitions:
     """A topic to grow to `total_count` partitions; `assignments` (or None) has brokers for each new one."""
 

@@ -213,7 +213,7 @@ class PartitionChange(NamedTuple):
     after: PartitionView
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ClusterChange:
     """Differences between two views, so that a subscriber need not compare them."""
 

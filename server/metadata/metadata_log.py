@@ -79,7 +79,7 @@ _RECORDS_PER_STEP = 200
 logger = logging.getLogger("odradek.metadata")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MetadataLogSettings:
     """Options of the log, with Kafka's defaults."""
 
@@ -97,7 +97,7 @@ class MetadataLogSettings:
     """`metadata.max.retention.ms`"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ThisVoter:
     """The voter whose log it is."""
 

@@ -35,7 +35,7 @@ class Place(NamedTuple):
     position: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Survey:
     """The log from a segment on; see the module."""
 

@@ -46,7 +46,7 @@ IDLE_MS_MAX = 3_600_000
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ConnectionLimits:
     """Kafka's options of the same names, with Kafka's defaults."""
 
@@ -66,7 +66,7 @@ class ConnectionLimits:
     quota_window_ms: int = 1_000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class AddressRates:
     """The quotas of addresses: new connections in a second."""
 

@@ -54,7 +54,7 @@ class Speaker(Protocol):
         """A new connection, before it has its transport."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Listener:
     """One of `listeners`: `host` may be empty for every interface, `port` 0 for a free one.
 

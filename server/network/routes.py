@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _version_refusal = struct.Struct(">iihihhh").pack
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RequestMetrics:
     """Metrics of the requests of one version of an API since the start."""
 

@@ -66,7 +66,7 @@ class StoreListener:
         """A move failed; the partition stays in its directory."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Place:
     """A partition on the disk: its directory, and the partition once it is loaded, or the reason why it
     cannot be."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PREFERENCES_MAX = 10_000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _LeftBehind:
     """The old directory of a moved partition; it is removed when the new one is flushed up to an offset."""
 

@@ -45,7 +45,7 @@ def _unreported(partition: "Partition", error: OSError, sentence: str) -> None:
     pass
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ReadResult:
     """`aborted` is for READ_COMMITTED: (producer id, first offset) of each aborted transaction in the range;
     None if the first batch was over the limit, where Kafka has null.

@@ -57,7 +57,7 @@ class ScanCheckpoint(NamedTuple):
     max_timestamp_offset: int
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, eq=False, repr=False)
 class PendingCheckpoint:
     """A scan checkpoint before its flush; valid while `segment` is the active one."""
 
@@ -70,7 +70,7 @@ class PendingCheckpoint:
     snapshot: bytes
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, eq=False, repr=False)
 class RestoredSegment:
     """The restored state of a segment at its scan checkpoint."""
 

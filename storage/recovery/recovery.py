@@ -48,7 +48,7 @@ _KINDS = (LOG, *_INDEX_KINDS)
 _COPIED_BYTES = 1_048_576
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Recovered:
     """An opened log, the number of unsound bytes that were cut, and the number of batches read."""
 

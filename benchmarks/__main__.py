@@ -34,6 +34,7 @@ from benchmarks import (
     share,
     spark,
     transactions,
+    workers,
 )
 from benchmarks.comparison import Warming, table
 from benchmarks.figures import Section
@@ -80,6 +81,11 @@ PARTS = {
         "three nodes beside three brokers of Kafka: acks=all, followers, fail-over, 10,000 partitions",
         25,
         cluster.measure,
+    ),
+    "workers": Part(
+        "two workers beside one and beside Kafka; kills of workers and leaders; memory; a cluster's start",
+        25,
+        workers.measure,
     ),
     "spark": Part("Spark's own connector beside Kafka: count, write, stream", 8, spark.measure),
     "scale": Part("start, idle connections, committed offsets", 3, alone(scale.measure)),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from benchmarks.brokers import Running
 from benchmarks.frames import Frame, batch_of, fetch_frame, list_offsets_frame, produce_frame, write_frames
@@ -16,6 +17,18 @@ from benchmarks.page_cache import fill_page_cache
 from benchmarks.run import GIGABYTE
 from benchmarks.wire_client import WireClient
 from compat_tests.reference import tool_command
+
+WARM_UP_S = 0.5
+"""For how long most loads run before they measure."""
+BULK_S = 1.0
+"""How long gigabytes are written: it ends before the kernel throttles writers to the disk's speed."""
+
+
+def settle(work: pathlib.Path) -> None:
+    """Returns with a disk that has nothing left to write, and with memory as it is on a machine that has run
+    for long. Before each measurement that writes gigabytes."""
+    os.sync()
+    fill_page_cache(work)
 
 
 @dataclass
@@ -32,6 +45,8 @@ class Case:
     pinned_only: bool = False
     watch: Watch = field(default_factory=Watch)
     """Of the load in C, where that is the client."""
+    warm_up_s: ClassVar[float] = 0.0
+    """For how long the load runs before it measures."""
     is_kafka_warm: bool = True
     """False once its warming has come to no end."""
 
@@ -54,6 +69,8 @@ class Case:
 class ProduceCase(Case):
     """Closed-loop produce with acks=all."""
 
+    warm_up_s: ClassVar[float] = WARM_UP_S
+
     connections: int = 50
     depth: int = 1
     batch_bytes: int = 100
@@ -62,9 +79,7 @@ class ProduceCase(Case):
     scales: tuple[float, float, float] = (0.5, 1.0, 1.5)
     """The three sizes of a varied run, as parts of `batch_bytes`."""
     bulk: bool = False
-    """Gigabytes are written: every measurement begins with a disk that has nothing left to write and memory
-    as it is on a machine that has run for long (`fill_page_cache`), and lasts one second, so that it ends
-    before the kernel throttles writers to the disk's speed."""
+    """Gigabytes are written: see `settle`; a measurement lasts `BULK_S`."""
     unit: str = "requests/s"
     _topics: dict[str, list[str]] = field(default_factory=dict)
 
@@ -74,7 +89,7 @@ class ProduceCase(Case):
             for i in range(10 if self.varied else 1)
         ]
         with WireClient("127.0.0.1", broker.port) as client:
-            ids = client.create_topics(names, 10 if self.varied else 1)
+            ids = client.create_topics(names, 10 if self.varied else 1, at=broker.node_id)
         self._topics[broker.name] = names
         write_frames(self._path(broker, work), self._varied(ids) if self.varied else self._plain(ids))
 
@@ -98,11 +113,10 @@ class ProduceCase(Case):
         return frames
 
     def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
-        warm_up = 0.5
+        warm_up = self.warm_up_s
         if self.bulk:
-            os.sync()
-            fill_page_cache(work)
-            seconds, warm_up = 1.0, 0.1
+            settle(work)
+            seconds, warm_up = BULK_S, 0.1
         arguments = ["-c", str(self.connections), "-d", str(self.depth)]
         arguments += ["-s", str(seconds), "-w", str(warm_up)]
         if self.varied:
@@ -121,6 +135,8 @@ class ProduceCase(Case):
 @dataclass
 class ListOffsetsCase(Case):
     """ListOffsets(latest) of one partition: what Spark's connector sends twice for every 500 records."""
+
+    warm_up_s: ClassVar[float] = WARM_UP_S
 
     connections: int = 1
     unit: str = "requests/s"
@@ -141,7 +157,7 @@ class ListOffsetsCase(Case):
             "-s",
             str(seconds),
             "-w",
-            "0.5",
+            str(self.warm_up_s),
         )
         self.watch.add(result)
         return result["requests"] / result["seconds"]
@@ -153,7 +169,9 @@ class ListOffsetsCase(Case):
 
 @dataclass
 class FetchCase(Case):
-    """Fetch of 1 MB batches over 4 connections: CPU seconds of the server for each gigabyte, or GB/s."""
+    """Fetch of 1 MB batches over some connections: CPU seconds of the server for each gigabyte, or GB/s."""
+
+    CONNECTIONS: ClassVar = 4
 
     rate: bool = False
     topic: str = field(default_factory=lambda: f"bench-fetch-{time.monotonic_ns()}")
@@ -162,7 +180,7 @@ class FetchCase(Case):
     def prepare(self, broker: Running, work: pathlib.Path) -> None:
         batch = batch_of(1000, 1000)
         with WireClient("127.0.0.1", broker.port) as client:
-            client.create_topics([self.topic], 1)
+            client.create_topics([self.topic], 1, at=broker.node_id)
             for _ in range(self.batches):
                 client.produce([self.topic], batch)
         frames = [fetch_frame(self.topic, 0, 1000 * i, max_bytes=len(batch)) for i in range(self.batches)]
@@ -171,7 +189,13 @@ class FetchCase(Case):
     def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
         before = broker.cpu_seconds()
         result = run_load(
-            broker, pinning, work / f"{broker.name}-fetch.frames", "-c", "4", "-s", str(seconds)
+            broker,
+            pinning,
+            work / f"{broker.name}-fetch.frames",
+            "-c",
+            str(self.CONNECTIONS),
+            "-s",
+            str(seconds),
         )
         self.watch.add(result)
         if self.rate:

@@ -27,12 +27,6 @@ from benchmarks.run import GIGABYTE, MEGABYTE, Run
 from benchmarks.wire_client import Pipeline, WireClient, produce_request
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from odradek.wire.errors import ErrorCode
-from odradek.wire.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -78,23 +72,18 @@ class Trio:
         """A topic whose replicas are all in sync: its name and id. `turning`: the brokers lead in turn."""
         name = f"bench-{self.name}-{time.monotonic_ns()}"
         self.topics.append(name)
-        settings = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-        assignments = [
-            CreatableReplicaAssignment(
-                partition_index=index, broker_ids=self._replicas(index * turning)[:replicas]
-            )
-            for index in range(partitions)
-        ]
-        topic = CreatableTopic(
-            name=name, num_partitions=-1, replication_factor=-1, assignments=assignments, configs=settings
-        )
+        placed = [self._replicas(index * turning)[:replicas] for index in range(partitions)]
         with WireClient("127.0.0.1", self.members[0].port) as client:
-            (created,) = client.call(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7).topics
-            assert created.error_code == 0, created
-            wait_until(
+            ids = client.create_placed([name], placed, configs)
+        self.wait_until_in_sync(name, replicas)
+        return name, ids[name]
+
+    def wait_until_in_sync(self, name: str, replicas: int = 3, place: int = 0) -> float:
+        """Returns after how many seconds the member at that place names all replicas in sync."""
+        with WireClient("127.0.0.1", self.members[place].port) as client:
+            return wait_until(
                 lambda: self._is_in_sync(client, name, replicas), f"all replicas of {name} are in sync"
             )
-        return name, created.topic_id
 
     def _replicas(self, first: int) -> list[int]:
         ids, start = self.ids, first % len(self.members)
@@ -124,13 +113,22 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = PATIEN
     return time.perf_counter() - began
 
 
+class OurControllers(Controllers):
+    """One controller of ours."""
+
+    are_ours = True
+
+
 @contextlib.contextmanager
-def trios(run: Run) -> Iterator[tuple[Trio, Trio]]:
-    """Kafka's and ours."""
-    server, load = pinned([], run.cores.server), pinned([], run.cores.load)
+def trios(run: Run, *, are_apart: bool = False) -> Iterator[tuple[Trio, Trio]]:
+    """Kafka's and ours under one controller of Kafka, on a core for the brokers and one for the controller.
+    `are_apart`: ours under a controller of ours, and all on all cores."""
+    server, load = ([], []) if are_apart else (pinned([], run.cores.server), pinned([], run.cores.load))
     with run.folder("cluster") as folder, contextlib.ExitStack() as stack:
-        controllers = Controllers(prefix=load, parent=folder)
-        stack.enter_context(controllers)
+        controllers = stack.enter_context(Controllers(prefix=load, parent=folder))
+        our_controllers = controllers
+        if are_apart:
+            our_controllers = stack.enter_context(OurControllers(prefix=load, parent=folder))
         kafka = [
             KafkaMember(
                 controllers, node_id, SETTINGS, jvm=JVM, prefix=server, parent=folder, is_fast_to_start=False
@@ -138,7 +136,8 @@ def trios(run: Run) -> Iterator[tuple[Trio, Trio]]:
             for node_id in KAFKA_IDS
         ]
         ours = [
-            OdradekMember(controllers, node_id, SETTINGS, prefix=server, parent=folder) for node_id in OUR_IDS
+            OdradekMember(our_controllers, node_id, SETTINGS, prefix=server, parent=folder)
+            for node_id in OUR_IDS
         ]
         for member in [*kafka, *ours]:
             stack.enter_context(member)
@@ -330,19 +329,21 @@ def gaps(run: Run, both: Both, warming: Warming) -> Found:
     """The longest time without an acknowledgement when the leader is killed, and when it is stopped."""
     outcomes = []
     for case, how in (("is killed", signal.SIGKILL), ("is stopped", signal.SIGTERM)):
-        values: Values = {trio.name: [] for trio in both}
-        for trio in in_turn(run, both):
-            name, _ = trio.create()
-            values[trio.name].append(_gap(trio, name, how))
-            trio.members[0].start()
-            with WireClient("127.0.0.1", trio.members[1].port) as client:
-                wait_until(
-                    lambda trio=trio, client=client, name=name: trio._is_in_sync(client, name, 3),  # type: ignore[misc]
-                    "the broker is in sync again",
-                )
-            trio.clean_up()
+        values = gap_values(run, both, how)
         outcomes.append(compared(f"nobody can produce when the leader {case}", "s", values, 1.0, lower=True))
     return outcomes, []
+
+
+def gap_values(run: Run, both: Both, how: signal.Signals) -> Values:
+    """Seconds without an acknowledgement when the leader gets this signal, once a round."""
+    values: Values = {trio.name: [] for trio in both}
+    for trio in in_turn(run, both):
+        name, _ = trio.create()
+        values[trio.name].append(_gap(trio, name, how))
+        trio.members[0].start()
+        trio.wait_until_in_sync(name, place=1)
+        trio.clean_up()
+    return values
 
 
 def _gap(trio: Trio, name: str, how: signal.Signals) -> float:

@@ -39,7 +39,7 @@ class Outcome:
 
 @dataclass
 class Figure:
-    """One measured number of ours. `limit` is the most that it may be."""
+    """One measured number of ours. `limit` is the most that it may be, `at_least` the least."""
 
     what: str
     value: float
@@ -47,15 +47,27 @@ class Figure:
     limit: float | None = None
     spread: tuple[float, float] | None = None
     """The lowest and the highest of the measurements that `value` is the median of."""
+    at_least: float | None = None
 
     @classmethod
-    def median(cls, what: str, values: Sequence[float], unit: str, limit: float | None = None) -> Figure:
+    def median(
+        cls,
+        what: str,
+        values: Sequence[float],
+        unit: str,
+        limit: float | None = None,
+        at_least: float | None = None,
+    ) -> Figure:
         spread = (min(values), max(values)) if len(values) > 1 else None
-        return cls(what, statistics.median(values), unit, limit, spread)
+        return cls(what, statistics.median(values), unit, limit, spread, at_least)
 
     @property
     def met(self) -> bool | None:
-        return None if self.limit is None else self.value <= self.limit
+        if self.limit is None and self.at_least is None:
+            return None
+        return (self.limit is None or self.value <= self.limit) and (
+            self.at_least is None or self.value >= self.at_least
+        )
 
 
 @dataclass

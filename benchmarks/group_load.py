@@ -47,12 +47,17 @@ NOT_READY = {
 JOIN_AGAIN = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
 
 
+def coordinator(client: WireClient, group: str) -> int:
+    """The node that coordinates the group; -1 where nobody does yet."""
+    found = client.call(FindCoordinatorRequest(coordinator_keys=[group], key_type=0), 4).coordinators[0]
+    return -1 if found.error_code else int(found.node_id)
+
+
 def wait_for_coordinator(client: WireClient, group: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     beat = HeartbeatRequest(group_id=group, generation_id=1, member_id="nobody")
     while True:
-        found = client.call(FindCoordinatorRequest(coordinator_keys=[group], key_type=0), 4)
-        is_found = found.coordinators[0].error_code == 0
+        is_found = coordinator(client, group) >= 0
         # Kafka answers heartbeats with NONE while it loads the group, whoever's they are.
         if is_found and client.call(beat, HEARTBEAT).error_code not in (*NOT_READY, ErrorCode.NONE):
             return

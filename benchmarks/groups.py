@@ -8,14 +8,15 @@ committed offsets: memory, and the time until they are loaded at a start.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import pathlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks import brokers
-from benchmarks.cases import Case
+from benchmarks.cases import WARM_UP_S, Case
 from benchmarks.comparison import Warming, run_case, warm_compiler
 from benchmarks.figures import Figure, Growth, Outcome, Section
 from benchmarks.frames import CLIENT_ID, Frame, write_frames
@@ -24,6 +25,7 @@ from benchmarks.group_load import (
     CONSUMER,
     HEARTBEAT_S,
     Group,
+    coordinator,
     lone_member,
     wait_for_coordinator,
 )
@@ -254,23 +256,33 @@ FRAMES: Mapping[str, Callable[[Member, str], Frame]] = {
 class GroupCase(Case):
     """One kind of request in a closed loop, from the member of a stable group on each connection."""
 
+    warm_up_s: ClassVar[float] = WARM_UP_S
+
     what: str = "OffsetCommit"
     protocol: str = CLASSIC
     connections: int = 1
+    groups: int | None = None
+    """None: as many as connections."""
     topic: str = field(default_factory=lambda: f"bench-groups-{time.monotonic_ns()}")
 
     def prepare(self, broker: brokers.Running, work: pathlib.Path) -> None:
         with WireClient("127.0.0.1", broker.port) as client:
-            client.create_topics([self.topic], 1)
-            members = [self._member(client, number) for number in range(self.connections)]
+            client.create_topics([self.topic], 1, at=broker.node_id)
+            wanted = self.groups or self.connections
+            members = [self._member(client, group) for group in self._groups(broker, client, wanted)]
             if self.what == "OffsetFetch":
                 for member in members:
                     commit(client, member.group, self.topic, [0], member)
         frames = [FRAMES[self.what](member, self.topic) for member in members]
         write_frames(self._path(broker, work), frames)
 
-    def _member(self, client: WireClient, number: int) -> Member:
-        group = f"{self.topic}-{number}"
+    def _groups(self, broker: brokers.Running, client: WireClient, wanted: int) -> Iterator[str]:
+        """Names of so many whose coordinator this broker is."""
+        names = (f"{self.topic}-{number}" for number in itertools.count())
+        is_here = (name for name in names if broker.node_id in (None, coordinator(client, name)))
+        return itertools.islice(is_here, wanted)
+
+    def _member(self, client: WireClient, group: str) -> Member:
         wait_for_coordinator(client, group)
         return Member(group, *lone_member(client, group, self.topic, self.protocol))
 
@@ -278,8 +290,8 @@ class GroupCase(Case):
         return work / f"{broker.name}-{self.what}.frames"
 
     def measure(self, broker: brokers.Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
-        arguments = ["-c", str(self.connections), "-s", str(seconds), "-w", "0.5"]
-        result = run_load(broker, pinning, self._path(broker, work), *arguments)
+        arguments = ["-c", str(self.connections), "-s", str(seconds), "-w", str(self.warm_up_s)]
+        result = self.watch.add(run_load(broker, pinning, self._path(broker, work), *arguments))
         return result["requests"] / result["seconds"]
 
     def clean_up(self, broker: brokers.Running) -> None:

@@ -12,9 +12,10 @@ import pathlib
 import shlex
 import signal
 import subprocess
+from collections.abc import Sequence
 from typing import Protocol
 
-from benchmarks.brokers import Running, pinned
+from benchmarks.brokers import Cores, Running, pinned
 from benchmarks.figures import Figure
 from tools import environment
 
@@ -41,13 +42,13 @@ class Pinning(Protocol):
 
 
 class CorePinning:
-    """The load on one core; on all of them for None."""
+    """The load on one core, on several, or on all of them for None."""
 
-    def __init__(self, core: int | None) -> None:
-        self._core = core
+    def __init__(self, cores: Cores) -> None:
+        self._cores = cores
 
     def load(self, command: list[str]) -> list[str]:
-        return pinned(command, self._core)
+        return pinned(command, self._cores)
 
 
 def compile_load(work: pathlib.Path) -> pathlib.Path:
@@ -109,6 +110,12 @@ class Watch:
             self._answered = answered if self._answered is None else min(self._answered, answered)
             self._late = max(self._late, result["sent_late"] / (rate * seconds))
         return result
+
+    def add_together(self, others: Sequence[Watch]) -> None:
+        """Adds loads that have run at the same time: how long all of them ran together, and how long the one
+        waited that waited most."""
+        self._busy = max(self._busy, sum(one._busy for one in others))
+        self._waiting = max([self._waiting, *(one._waiting for one in others)])
 
     @property
     def busy_percent(self) -> float:

@@ -47,9 +47,17 @@ def line(outcome: Outcome) -> str:
 
 
 def figure_line(one: Figure) -> str:
-    limit = "" if one.limit is None else f"  (at most {one.limit:g}: {'ok' if one.met else 'MISSED'})"
+    target = figure_target(one)
+    limit = f"  ({target}: {'ok' if one.met else 'MISSED'})" if target else ""
     between = "" if one.spread is None else f"  {spread(one.spread)}"
     return f"{one.what:<78} {figure(one.value):>9} {one.unit}{between}{limit}"
+
+
+def figure_target(one: Figure) -> str:
+    """Empty where it has none."""
+    if one.at_least is not None:
+        return f"at least {one.at_least:g} {one.unit}"
+    return "" if one.limit is None else f"at most {one.limit:g} {one.unit}"
 
 
 def outcome_table(outcomes: Sequence[Outcome]) -> str:
@@ -73,11 +81,13 @@ def outcome_table(outcomes: Sequence[Outcome]) -> str:
 
 
 def figure_table(figures: Sequence[Figure]) -> str:
-    rows = ["| what | measured (spread) | at most | met |", "|---|---|---|---|"]
+    rows = ["| what | measured (spread) | target | met |", "|---|---|---|---|"]
     for one in figures:
         between = "" if one.spread is None else f" ({spread(one.spread)})"
-        limit = "" if one.limit is None else f"{one.limit:g} {one.unit}"
-        rows.append(f"| {one.what} | {figure(one.value)} {one.unit}{between} | {limit} | {is_met(one.met)} |")
+        target = figure_target(one)
+        rows.append(
+            f"| {one.what} | {figure(one.value)} {one.unit}{between} | {target} | {is_met(one.met)} |"
+        )
     return "\n".join(rows)
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import trustme
 
+from benchmarks.brokers import pss_bytes
 from benchmarks.wire_client import PRODUCE_VERSION, WireClient, produce_request
 from odradek.embedding.free_port import free_port
 from odradek.server.network import ports
@@ -62,8 +63,7 @@ class Child:
 
     @property
     def memory_kib(self) -> int:
-        lines = pathlib.Path(f"/proc/{self.process.pid}/smaps_rollup").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        return pss_bytes(self.process.pid) // 1024
 
 
 def batch(size_bytes: int) -> bytes:

@@ -10,7 +10,12 @@ from typing import Any
 
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import read_response, request_frame
-from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from odradek.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.incremental_alter_configs import (
@@ -85,18 +90,55 @@ class WireClient:
         return bytes(parts)
 
     def create_topics(
-        self, names: Sequence[str], partitions: int, configs: Mapping[str, str] | None = None
+        self,
+        names: Sequence[str],
+        partitions: int,
+        configs: Mapping[str, str] | None = None,
+        *,
+        at: int | None = None,
     ) -> dict[str, bytes]:
-        """Creates the topics and returns their ids by name."""
-        settings = [CreatableTopicConfig(name=name, value=value) for name, value in (configs or {}).items()]
+        """Creates the topics and returns their ids by name. `at`: the node that this client is connected to,
+        where it is one of several; it leads all partitions then."""
+        if at is not None:
+            ids = self.create_placed(names, [[at]] * partitions, configs)
+        else:
+            settings = _topic_configs(configs)
+            topics = [
+                CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
+                for name in names
+            ]
+            ids = self._create(topics)
+        self.wait_for_leaders(names, partitions)
+        return ids
+
+    def create_placed(
+        self,
+        names: Sequence[str],
+        replicas: Sequence[Sequence[int]],
+        configs: Mapping[str, str] | None = None,
+    ) -> dict[str, bytes]:
+        """Creates topics whose partitions have replicas at these nodes, and returns their ids by name; waits
+        for nobody."""
+        assignments = [
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(ids))
+            for index, ids in enumerate(replicas)
+        ]
         topics = [
-            CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
+            CreatableTopic(
+                name=name,
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=assignments,
+                configs=_topic_configs(configs),
+            )
             for name in names
         ]
+        return self._create(topics)
+
+    def _create(self, topics: list[CreatableTopic]) -> dict[str, bytes]:
         response = self.call(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
         for topic in response.topics:
             assert topic.error_code == 0, (topic.name, topic.error_code, topic.error_message)
-        self.wait_for_leaders(names, partitions)
         return {topic.name: topic.topic_id for topic in response.topics}
 
     def wait_for_leaders(self, names: Sequence[str], partitions: int) -> None:
@@ -196,6 +238,10 @@ class Pipeline(WireClient):
         (length,) = struct.unpack(">i", self._receive(4))
         _, response = read_response(self._receive(length), ProduceRequest, PRODUCE_VERSION)
         check_produced(response)
+
+
+def _topic_configs(configs: Mapping[str, str] | None) -> list[CreatableTopicConfig]:
+    return [CreatableTopicConfig(name=name, value=value) for name, value in (configs or {}).items()]
 
 
 def produce_request(topics: Sequence[str], batch: bytes, partitions: Sequence[int]) -> ProduceRequest:

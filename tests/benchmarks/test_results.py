@@ -57,7 +57,13 @@ def test_nothing_beside_nothing_is_as_good():
 def test_a_figure_is_the_median_with_its_spread():
     one = Figure.median("how long", [3.0, 1.0, 2.0], "ms", limit=1.5)
     assert (one.value, one.spread, one.met) == (2.0, (1.0, 3.0), False)
-    assert "| how long | 2 ms (1 to 3) | 1.5 ms | **no** |" in figure_table([one])
+    assert "| how long | 2 ms (1 to 3) | at most 1.5 ms | **no** |" in figure_table([one])
+
+
+def test_a_figure_may_have_a_least_value():
+    ratios = [Figure.median("two over one", [value], "x", at_least=1.8) for value in (1.9, 1.7)]
+    assert [one.met for one in ratios] == [True, False]
+    assert "| two over one | 1.7 x | at least 1.8 x | **no** |" in figure_table(ratios)
 
 
 def test_plots_are_sound_pictures():

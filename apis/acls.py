@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import on_cluster
 from odradek.apis.api import WorkResponse
-from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.declaration import Forwarding, SharedApi
 from odradek.apis.refusals import Refusal, each_of
 from odradek.coordinator.cluster.features import METADATA_VERSION, NETWORKS_SINCE
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
@@ -49,7 +49,7 @@ from odradek.wire.messages.describe_acls import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.node import ApiParts
+    from odradek.apis.node import SharedApiParts
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.decisions import Decisions
     from odradek.coordinator.cluster.draft import Draft
@@ -291,17 +291,17 @@ def _check(*codes: int) -> None:
         raise MalformedMessage("an ACL with an element that is unknown")
 
 
-def _make_describe(parts: ApiParts) -> DescribeAcls:
+def _make_describe(parts: SharedApiParts) -> DescribeAcls:
     node = parts.node
     return DescribeAcls(node.current_view, node.searches if node.has_acls else None)
 
 
-def _make_create(parts: ApiParts) -> CreateAcls:
+def _make_create(parts: SharedApiParts) -> CreateAcls:
     node = parts.node
     return CreateAcls(node.machine if node.has_acls else None, node.changes)
 
 
-def _make_delete(parts: ApiParts) -> DeleteAcls:
+def _make_delete(parts: SharedApiParts) -> DeleteAcls:
     node = parts.node
     return DeleteAcls(node.machine if node.has_acls else None, node.changes)
 
@@ -309,13 +309,13 @@ def _make_delete(parts: ApiParts) -> DeleteAcls:
 # A senseless one of these ends the connection before it is refused.
 
 APIS = (
-    Api(
+    SharedApi(
         DescribeAclsRequest,
         DescribeAclsResponse,
         make=_make_describe,
         needs=(on_cluster(Operation.DESCRIBE, is_whole=False),),
     ),
-    Api(
+    SharedApi(
         CreateAclsRequest,
         CreateAclsResponse,
         make=_make_create,
@@ -324,7 +324,7 @@ APIS = (
         forwarded=Forwarding.AS_IT_COMES,
         refusal=Refusal(results=("results", each_of("creations"))),
     ),
-    Api(
+    SharedApi(
         DeleteAclsRequest,
         DeleteAclsResponse,
         make=_make_delete,

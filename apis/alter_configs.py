@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import WorkResponse
-from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.declaration import Forwarding, SharedApi
 from odradek.apis.describe_configs import (
     BROKER,
     BROKER_LOGGER,
@@ -48,8 +48,9 @@ from odradek.wire.messages import alter_configs, incremental_alter_configs
 
 if TYPE_CHECKING:
     from odradek.apis.api import Handler, RequestContext, Waiting
+    from odradek.apis.declaration import AnyApi
     from odradek.apis.forwarding import Forwarded
-    from odradek.apis.node import ApiParts
+    from odradek.apis.node import SharedApiParts
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.decisions import Decisions
     from odradek.coordinator.cluster.view import ClusterView
@@ -330,7 +331,7 @@ def _bad(why: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, why)
 
 
-def _altering(parts: ApiParts, api: Api, kind: type[Altering]) -> Handler:
+def _altering(parts: SharedApiParts, api: AnyApi, kind: type[Altering]) -> Handler:
     """The handler of a node alone or of a cluster."""
     node, settings = parts.node, parts.settings
     options = settings.broker_options
@@ -350,16 +351,16 @@ def _altering(parts: ApiParts, api: Api, kind: type[Altering]) -> Handler:
     return ForwardedConfigs(altering, Forwarded(api, node.forward), node.current_view, options, check)
 
 
-def _make(parts: ApiParts) -> Handler:
+def _make(parts: SharedApiParts) -> Handler:
     return _altering(parts, ALTER, AlterConfigs)
 
 
-def _make_incremental(parts: ApiParts) -> Handler:
+def _make_incremental(parts: SharedApiParts) -> Handler:
     return _altering(parts, ALTER_INCREMENTALLY, IncrementalAlterConfigs)
 
 
 _REFUSAL = Refusal(results=("responses", each_of("resources", "resource_type", "resource_name")))
-ALTER = Api(
+ALTER = SharedApi(
     alter_configs.AlterConfigsRequest,
     alter_configs.AlterConfigsResponse,
     make=_make,
@@ -368,7 +369,7 @@ ALTER = Api(
     forwarded=Forwarding.AFTER_CHECKS,
     refusal=_REFUSAL,
 )
-ALTER_INCREMENTALLY = Api(
+ALTER_INCREMENTALLY = SharedApi(
     incremental_alter_configs.IncrementalAlterConfigsRequest,
     incremental_alter_configs.IncrementalAlterConfigsResponse,
     make=_make_incremental,

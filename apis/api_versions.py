@@ -23,7 +23,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from odradek.apis.declaration import Api
+from odradek.apis.declaration import SharedApi
 from odradek.coordinator.cluster.features import FEATURES, NODE_FEATURES
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import is_forwardable
@@ -37,7 +37,7 @@ from odradek.wire.messages.api_versions import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.node import ApiParts, ControllerVersions
+    from odradek.apis.node import ControllerVersions, SharedApiParts
     from odradek.coordinator.cluster.view import ClusterView
 
 FIRST_VERSION_WITH_CLIENT_NAME = 3
@@ -133,12 +133,12 @@ def _common(own: ApiVersion, controllers: Mapping[int, tuple[int, int]]) -> ApiV
     return None if first > last else ApiVersion(api_key=own.api_key, min_version=first, max_version=last)
 
 
-def _make(parts: ApiParts) -> ApiVersions:
+def _make(parts: SharedApiParts) -> ApiVersions:
     node = parts.node
     return ApiVersions(node.node_id, node.current_view, parts.versions, node.controller_versions)
 
 
-API = Api(
+API = SharedApi(
     ApiVersionsRequest,
     ApiVersionsResponse,
     make=_make,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.apis.access import on_cluster
 from odradek.apis.api import Waiting, WorkResponse
-from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.declaration import Api, Forwarding, SharedApi
 from odradek.apis.refusals import Refusal, each_of
 from odradek.coordinator.cluster.draft import at_once
 from odradek.coordinator.security.client_quotas import altered, described, hosts_of
@@ -38,7 +38,7 @@ from odradek.wire.messages.describe_client_quotas import EntityData as Described
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.node import ApiParts
+    from odradek.apis.node import SharedApiParts
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.decisions import Decisions
     from odradek.coordinator.cluster.view import ClusterView, QuotaEntity
@@ -181,7 +181,7 @@ def _result(entity: QuotaEntity, refusal: KafkaError | None) -> EntryDataResult:
     )
 
 
-def _make_alter(parts: ApiParts) -> AlterClientQuotas:
+def _make_alter(parts: SharedApiParts) -> AlterClientQuotas:
     node = parts.node
     return AlterClientQuotas(node.machine, node.changes, node.reads, node.is_address, node.is_host)
 
@@ -194,7 +194,7 @@ APIS = (
         needs=(on_cluster(Operation.DESCRIBE_CONFIGS),),
         refusal=Refusal(fields=lambda version: {"entries": None}, has_message=False),
     ),
-    Api(
+    SharedApi(
         AlterClientQuotasRequest,
         AlterClientQuotasResponse,
         make=_make_alter,

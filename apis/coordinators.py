@@ -15,7 +15,7 @@ from odradek.apis.api import Waiting
 from odradek.coordinator.asked import Asked, Client, Ticket
 
 if TYPE_CHECKING:
-    from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.apis.api import RequestContext
     from odradek.coordinator.group_coordinator import GroupCoordinator
     from odradek.coordinator.shares.dead_letters.letters import DeadLetter
     from odradek.coordinator.shares.state.coordinator import ShareCoordinator
@@ -131,13 +131,9 @@ def ask_for_each(
 
 
 def client_of(context: RequestContext) -> Client:
-    """The sender of the request."""
-    return Client(context.client_id or "", client_host(context.connection), context.api_version)
-
-
-def client_host(connection: ConnectionInfo) -> str:
-    """The member's address as group tools show it: Java's text of an address begins with a slash."""
-    return f"/{connection.peer_host}"
+    """The sender of the request. Its address is as group tools show it: Java's text of an address begins with
+    a slash."""
+    return Client(context.client_id or "", f"/{context.connection.peer_host}", context.api_version)
 
 
 class RemoteTransactions(Protocol):

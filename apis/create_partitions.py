@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import each, on_topics
 from odradek.apis.api import WorkResponse
-from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.declaration import Forwarding, SharedApi
 from odradek.apis.quotas import ClientQuotas, free
 from odradek.apis.refusals import Refusal, each_of
 from odradek.coordinator.cluster.topics import (
@@ -95,7 +95,7 @@ def _grown(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=message)
 
 
-API = Api(
+API = SharedApi(
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     make=lambda parts: CreatePartitions(parts.node.machine, parts.node.changes, parts.node.quotas),

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.apis.access import each, on_topics, or_on_cluster
 from odradek.apis.api import WorkResponse
-from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.declaration import Forwarding, SharedApi
 from odradek.apis.describe_configs import config_layers
 from odradek.apis.quotas import ClientQuotas, free
 from odradek.apis.refusals import Refusal, each_of
@@ -40,7 +40,7 @@ from odradek.wire.messages.create_topics import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.node import ApiParts
+    from odradek.apis.node import SharedApiParts
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.decisions import Decisions
     from odradek.coordinator.cluster.view import TopicView
@@ -192,12 +192,12 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _make(parts: ApiParts) -> CreateTopics:
+def _make(parts: SharedApiParts) -> CreateTopics:
     node = parts.node
     return CreateTopics(node.machine, node.changes, parts.shared(config_layers).describe_topic, node.quotas)
 
 
-API = Api(
+API = SharedApi(
     CreateTopicsRequest,
     CreateTopicsResponse,
     make=_make,

@@ -10,6 +10,10 @@
 A module with several APIs ends with `APIS`, a tuple of them. `apis/table.py` finds a declaration by its key
 when the first request comes; an extension gives its own to the broker (`server/extensions.py`). Versions are
 those of the messages.
+
+The class of a declaration says which roles serve the API, and so of which parts its handler may be made: an
+`Api` is for brokers, a `SharedApi` for brokers and controllers, a `ControllerApi` (`controller/parts.py`) for
+controllers. The table says the same without an import; a test compares them.
 """
 
 from __future__ import annotations
@@ -17,14 +21,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from odradek.apis.node import DecidingParts, NodeParts
 from odradek.apis.refusals import ONE_CODE, Refusal, refusal_of_whole
 
 if TYPE_CHECKING:
     from odradek.apis.access import Needs
     from odradek.apis.api import Handler, RequestContext
-    from odradek.apis.node import ApiParts
+    from odradek.apis.node import HandlerParts
     from odradek.apis.prefixes import Prefix
     from odradek.wire.errors import ErrorCode
     from odradek.wire.schema import Message
@@ -53,13 +58,16 @@ class Charge(IntEnum):
     """The handler charges for it, if it counts at all."""
 
 
+Node = TypeVar("Node", bound=DecidingParts, contravariant=True)
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Api:
+class Declaration(Generic[Node]):
     """An API: its messages, its handler, and what holds for each of its requests."""
 
     request: type[Message]
     response: type[Message]
-    make: Callable[[ApiParts], Handler]
+    make: Callable[[HandlerParts[Node]], Handler]
     """Makes the handler of a node, `(request, context) -> response | Waiting | None`. A handler with an
     attribute `prefix` says how its requests repeat themselves, if they are worth remembering."""
     needs: Needs
@@ -89,11 +97,26 @@ class Api:
         return self.refusal.response(self.response, request, version, code)
 
 
+class Api(Declaration[NodeParts]):
+    """An API that brokers serve."""
+
+    __slots__ = ()
+
+
+class SharedApi(Declaration[DecidingParts]):
+    """An API that brokers and controllers serve, with the same handler."""
+
+    __slots__ = ()
+
+
+AnyApi: TypeAlias = Declaration[Any]
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Served:
     """An API with its handler of one node."""
 
-    api: Api
+    api: AnyApi
     handle: Handler
     prefix: Prefix[Any] | None = None
 

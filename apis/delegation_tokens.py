@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.apis.access import Need
 from odradek.apis.api import Waiting, WorkResponse
-from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.declaration import Api, Forwarding, SharedApi
 from odradek.coordinator.security.delegation_tokens import (
     USER,
     Change,
@@ -49,7 +49,8 @@ from odradek.wire.schema import uuid_to_text
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
-    from odradek.apis.node import ApiParts, Forward
+    from odradek.apis.declaration import AnyApi
+    from odradek.apis.node import Forward, SharedApiParts
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.decisions import Decisions
     from odradek.coordinator.cluster.draft import Draft
@@ -85,14 +86,14 @@ class TokenParts:
         is_unknown = protocol == PLAINTEXT or (protocol == SSL and connection.principal == ANONYMOUS)
         return is_unknown or connection.is_token
 
-    def forward(self, api: Api, request: Any, context: RequestContext) -> Waiting:
+    def forward(self, api: AnyApi, request: Any, context: RequestContext) -> Waiting:
         from odradek.apis.forwarding import Forwarded
 
         assert self.forwarding is not None
         return Forwarded(api, self.forwarding)(request, context)
 
 
-def token_parts(parts: ApiParts) -> TokenParts:
+def token_parts(parts: SharedApiParts) -> TokenParts:
     """The token parts of a node."""
     node, settings = parts.node, parts.settings
     return TokenParts(
@@ -242,7 +243,7 @@ class ExpireDelegationToken:
 
 def _changing(
     parts: TokenParts,
-    api: Api,
+    api: AnyApi,
     request: Any,
     context: RequestContext,
     judge: Judge,
@@ -339,7 +340,7 @@ def _renewer(principal: str) -> DescribedDelegationTokenRenewer:
     return DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name)
 
 
-CREATE = Api(
+CREATE = SharedApi(
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
     make=lambda parts: CreateDelegationToken(parts.shared(token_parts)),
@@ -347,7 +348,7 @@ CREATE = Api(
     changes=True,
     forwarded=Forwarding.AFTER_CHECKS,
 )
-RENEW = Api(
+RENEW = SharedApi(
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
     make=lambda parts: RenewDelegationToken(parts.shared(token_parts)),
@@ -355,7 +356,7 @@ RENEW = Api(
     changes=True,
     forwarded=Forwarding.AFTER_CHECKS,
 )
-EXPIRE = Api(
+EXPIRE = SharedApi(
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
     make=lambda parts: ExpireDelegationToken(parts.shared(token_parts)),

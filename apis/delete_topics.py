@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import on_topics, or_on_cluster
 from odradek.apis.api import WorkResponse
-from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.declaration import Forwarding, SharedApi
 from odradek.apis.quotas import ClientQuotas, free
 from odradek.apis.refusals import Refusal
 from odradek.apis.topic_creation import topic_creation
@@ -34,7 +34,7 @@ from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.node import ApiParts
+    from odradek.apis.node import SharedApiParts
     from odradek.apis.refusals import Item
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.decisions import Decisions
@@ -186,7 +186,7 @@ def _deleted(
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
 
 
-def _make(parts: ApiParts) -> DeleteTopics:
+def _make(parts: SharedApiParts) -> DeleteTopics:
     node = parts.node
     return DeleteTopics(
         node.machine,
@@ -202,7 +202,7 @@ def _results_of_topics(request: DeleteTopicsRequest) -> list[Item]:
     return named + [({"name": topic.name, "topic_id": topic.topic_id}, None) for topic in request.topics]
 
 
-API = Api(
+API = SharedApi(
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     make=_make,

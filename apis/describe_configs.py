@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.apis.access import CODES, Need, on_groups, on_topics
 from odradek.apis.api import split
-from odradek.apis.declaration import Api
+from odradek.apis.declaration import SharedApi
 from odradek.config.options import (
     BrokerLayers,
     BrokerOptions,
@@ -43,7 +43,7 @@ from odradek.wire.messages.describe_configs import (
 if TYPE_CHECKING:
     from odradek.apis.access import Names, Needs
     from odradek.apis.api import RequestContext
-    from odradek.apis.node import ApiParts
+    from odradek.apis.node import SharedApiParts
     from odradek.coordinator.cluster.view import ClusterView
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = KINDS = 2, 4, 8, 16, 32
@@ -217,7 +217,7 @@ def _config(
     return config
 
 
-def config_layers(parts: ApiParts) -> Settings:
+def config_layers(parts: SharedApiParts) -> Settings:
     """The settings of a node, for all that describe them."""
     node, settings = parts.node, parts.settings
     return Settings(node.node_id, node.current_view, settings.start_configs, settings.broker_options)
@@ -243,7 +243,7 @@ def needs_of_configs(operation: Operation) -> Needs:
     )
 
 
-API = Api(
+API = SharedApi(
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     make=lambda parts: DescribeConfigs(parts.shared(config_layers)),

@@ -25,7 +25,7 @@ from odradek.wire.messages.envelope import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
-    from odradek.apis.declaration import Api
+    from odradek.apis.declaration import AnyApi
     from odradek.apis.node import Forward
     from odradek.wire.messages.envelope import EnvelopeResponse
     from odradek.wire.schema import Message
@@ -36,7 +36,7 @@ logger = logging.getLogger("odradek.apis")
 class Forwarded:
     """The handler of one such API."""
 
-    def __init__(self, api: Api, forward: Forward) -> None:
+    def __init__(self, api: AnyApi, forward: Forward) -> None:
         self._api = api
         self._forward = forward
 

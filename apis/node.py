@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from odradek.apis.access import ALLOW_ALL
 from odradek.apis.coordinators import NoDeadLetters
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from odradek.apis.leadership import Leadership
     from odradek.apis.turn import Timers, Turn, WorkQueue
     from odradek.coordinator.client_metrics.clients import ClientMetrics
-    from odradek.coordinator.cluster.control_plane import ControlPlane
+    from odradek.coordinator.cluster.control_plane import ControlPlane, TopicCreator
     from odradek.coordinator.cluster.decisions import Decisions
     from odradek.coordinator.cluster.topics import NewTopic
     from odradek.coordinator.cluster.view import ClusterView
@@ -115,6 +115,7 @@ class DecidingParts(ABC):
     node_id: int
     now_ms: Callable[[], int]
     """Milliseconds since 1970."""
+    plane: TopicCreator
     timers: Timers
     changes: WorkQueue
     """Queue for changes of topics and settings, one after the other."""
@@ -250,20 +251,29 @@ class ApiSettings:
     """The present value of a broker option, by its name."""
 
 
-class ApiParts:
-    """Parts of which the handlers of a node are made."""
+AnyNode = TypeVar("AnyNode", bound=DecidingParts, covariant=True)
 
-    def __init__(self, node: NodeParts, settings: ApiSettings, versions: Mapping[int, range]) -> None:
+
+class HandlerParts(Generic[AnyNode]):
+    """Parts of which the handlers of a node are made: of a broker, of a controller, or of either."""
+
+    def __init__(self, node: AnyNode, settings: ApiSettings, versions: Mapping[int, range]) -> None:
         self.node = node
         self.settings = settings
         self.versions = versions
         """The served versions by API key: what ApiVersions tells."""
-        self._shared: dict[Callable[[ApiParts], Any], Any] = {}
+        self._shared: dict[Callable[[HandlerParts[AnyNode]], Any], Any] = {}
 
-    def shared(self, make: Callable[[ApiParts], Part]) -> Part:
+    def shared(self, make: Callable[[HandlerParts[AnyNode]], Part]) -> Part:
         """Result of `make` with these parts: made at the first call, and the same at each later one, as
         handlers share it."""
         if make not in self._shared:
             self._shared[make] = make(self)
         part: Part = self._shared[make]
         return part
+
+
+ApiParts = HandlerParts[NodeParts]
+"""Parts of a broker."""
+SharedApiParts = HandlerParts[DecidingParts]
+"""Parts of a broker or of a controller: a handler made of these serves at both."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from odradek.apis.access import on_cluster
 from odradek.apis.api import WorkResponse
-from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.declaration import Api, Forwarding, SharedApi
 from odradek.coordinator.cluster.features import METADATA_VERSION, UNREGISTERS_CONTROLLERS_SINCE
 from odradek.coordinator.cluster.topics import CLUSTER_METADATA_TOPIC
 from odradek.wire.acl_types import Operation
@@ -41,7 +41,7 @@ from odradek.wire.schema import ZERO_UUID, uuid_to_text
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.node import ApiParts, MetadataLogState
+    from odradek.apis.node import ApiParts, MetadataLogState, SharedApiParts
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.coordinator.controller.alone import LoneController
@@ -255,7 +255,7 @@ class UnregisterController:
         )
 
 
-def _log_of(parts: ApiParts) -> MetadataLogState:
+def _log_of(parts: SharedApiParts) -> MetadataLogState:
     log = parts.node.metadata_log
     assert log is not None, "the controllers describe the metadata log of a cluster"
     return log
@@ -265,12 +265,12 @@ def _make_describe(parts: ApiParts) -> DescribeQuorum:
     return DescribeQuorum(parts.node.node_id, _log_of(parts))
 
 
-def _make_add(parts: ApiParts) -> AddRaftVoter:
+def _make_add(parts: SharedApiParts) -> AddRaftVoter:
     node, listener = parts.node, parts.settings.controller_listener
     return AddRaftVoter(node.node_id, _log_of(parts).directory_id, node.current_view, listener)
 
 
-def _make_remove(parts: ApiParts) -> RemoveRaftVoter:
+def _make_remove(parts: SharedApiParts) -> RemoveRaftVoter:
     return RemoveRaftVoter(parts.node.node_id, _log_of(parts).directory_id, parts.node.current_view)
 
 
@@ -304,14 +304,14 @@ APIS = (
         needs=(on_cluster(Operation.ALTER),),
         forwarded=Forwarding.AS_IT_COMES,
     ),
-    Api(
+    SharedApi(
         AddRaftVoterRequest,
         AddRaftVoterResponse,
         make=_make_add,
         needs=(on_cluster(Operation.ALTER),),
         forwarded=Forwarding.AS_IT_COMES,
     ),
-    Api(
+    SharedApi(
         RemoveRaftVoterRequest,
         RemoveRaftVoterResponse,
         make=_make_remove,

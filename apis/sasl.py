@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.apis.declaration import Api
+from odradek.apis.declaration import SharedApi
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -37,6 +37,8 @@ def sasl_authenticate(request: SaslAuthenticateRequest, context: RequestContext)
 
 
 APIS = (
-    Api(SaslHandshakeRequest, SaslHandshakeResponse, make=lambda parts: sasl_handshake, needs=()),
-    Api(SaslAuthenticateRequest, SaslAuthenticateResponse, make=lambda parts: sasl_authenticate, needs=()),
+    SharedApi(SaslHandshakeRequest, SaslHandshakeResponse, make=lambda parts: sasl_handshake, needs=()),
+    SharedApi(
+        SaslAuthenticateRequest, SaslAuthenticateResponse, make=lambda parts: sasl_authenticate, needs=()
+    ),
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import on_cluster
 from odradek.apis.api import WorkResponse
-from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.declaration import Api, Forwarding, SharedApi
 from odradek.apis.refusals import Refusal
 from odradek.coordinator.cluster.draft import at_once
 from odradek.coordinator.security.scram_users import Deletion, Upsertion
@@ -130,7 +130,7 @@ APIS = (
         needs=(on_cluster(Operation.DESCRIBE),),
         refusal=Refusal(results=("results", _results_of_described), has_message=False),
     ),
-    Api(
+    SharedApi(
         AlterUserScramCredentialsRequest,
         AlterUserScramCredentialsResponse,
         make=lambda parts: AlterUserScramCredentials(parts.node.machine, parts.node.changes),

@@ -23,8 +23,8 @@ from odradek.coordinator.cluster.topics import (
 from odradek.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from odradek.apis.node import ApiParts
-    from odradek.coordinator.cluster.control_plane import ControlPlane
+    from odradek.apis.node import SharedApiParts
+    from odradek.coordinator.cluster.control_plane import TopicCreator
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.wire.work import Work
 
@@ -41,7 +41,7 @@ logger = logging.getLogger("odradek.topics")
 class TopicCreation:
     """Creates missing topics; `internal_topics` has the settings for the topics of coordinators."""
 
-    def __init__(self, plane: ControlPlane, internal_topics: Iterable[NewTopic]) -> None:
+    def __init__(self, plane: TopicCreator, internal_topics: Iterable[NewTopic]) -> None:
         self._plane = plane
         self._internal_topics = {topic.name: topic for topic in internal_topics}
         assert self._internal_topics.keys() == INTERNAL_TOPICS
@@ -104,6 +104,6 @@ class TopicCreation:
         return {result.name: result.error for result in results if result.error is not None}
 
 
-def topic_creation(parts: ApiParts) -> TopicCreation:
+def topic_creation(parts: SharedApiParts) -> TopicCreation:
     """The topic creation of a node, which knows what was deleted."""
     return TopicCreation(parts.node.plane, parts.settings.internal_topics)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import on_cluster
 from odradek.apis.api import WorkResponse
-from odradek.apis.declaration import Api, Forwarding
+from odradek.apis.declaration import Forwarding, SharedApi
 from odradek.coordinator.cluster.features import (
     FEATURES,
     KRAFT_VERSION,
@@ -141,7 +141,7 @@ def _refused(error: KafkaError) -> UpdateFeaturesResponse:
     )
 
 
-API = Api(
+API = SharedApi(
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
     make=lambda parts: UpdateFeatures(parts.node.node_id, parts.node.machine, parts.node.changes),

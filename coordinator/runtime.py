@@ -221,7 +221,7 @@ class Runtime(Generic[M]):
         return {
             Append: self._append,
             AppendMarker: self._append_marker,
-            SetTimer: self._timers.set_timer,
+            SetTimer: self._timers.set,
             CancelTimer: _cancel_timer,
         }
 
@@ -587,10 +587,8 @@ class TimerHeap(Generic[M]):
         """Its entries, also those that count no more."""
         return len(self._heap)
 
-    def set_timer(self, partition: RunningPartition[M], effect: SetTimer) -> None:
-        self.set(partition, effect.key, effect.at_ms)
-
-    def set(self, partition: RunningPartition[M], key: TimerKey, at_ms: int) -> None:
+    def set(self, partition: RunningPartition[M], effect: SetTimer) -> None:
+        key, at_ms = effect.key, effect.at_ms
         self._number += 1
         partition.timers[key] = self._number
         heappush(self._heap, (at_ms, self._number, partition, key))

@@ -4,6 +4,7 @@ import pathlib
 import re
 
 from tests.kit.collecting import collected
+from tests.kit.walks import architecture, common_path, steps
 
 ROOT = pathlib.Path(__file__).parent.parent
 LINES_MAX = {"README.md": 120, "docs/architecture.md": 200}
@@ -16,7 +17,6 @@ FENCES_OF_HOW_TO = {"console", "sh", "yaml", "json", "text"}
 NOT_RUN = {"docker", "systemctl", "journalctl", "pip"}
 """Programs that no test can run as a page shows them: these alone are in blocks of `sh`."""
 SHOWN = re.compile(r"^( *)```python\n +# ([\w/]+\.py)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
-STEP = re.compile(r"^\| `([\w./]+\.(?:py|pyx|pxi))` \| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 
 
 def name(page):
@@ -117,24 +117,20 @@ def test_each_fault_of_the_table_has_a_test():
 
 
 def test_each_function_of_a_walk_is_in_its_file():
-    steps = STEP.findall((ROOT / "docs" / "architecture.md").read_text())
-    assert len(steps) > 40
+    named = steps(architecture())
+    assert len(named) > 40
     missing = [
         f"{function} in {path}"
-        for path, functions in steps
-        for function in re.findall(r"\w+", functions)
+        for path, function in named
         if not re.search(rf"\b(?:def|class|cdef|cdef \w+) {function}\b", (ROOT / path).read_text())
     ]
     assert not missing, f"docs/architecture.md names {missing}: write which function does that now"
 
 
 def test_a_newcomer_walks_through_eight_files_and_fifteen_functions_at_most():
-    """The common path of the three requests that a broker lives by: the first table of each walk."""
-    walks = re.split("^## ", (ROOT / "docs" / "architecture.md").read_text(), flags=re.MULTILINE)
+    """The common path of the three requests that a broker lives by: the first table of each walk. That it is
+    the path of a real request shows `tests/server/test_walks.py`."""
     for walk in ("One produce", "One fetch", "One join"):
-        (text,) = (one for one in walks if one.startswith(walk + "\n"))
-        (table, *_) = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
-        steps = STEP.findall(table)
-        functions = [name for _, names in steps for name in re.findall(r"\w+", names)]
-        assert len({path for path, _ in steps}) <= 8, walk
-        assert 8 <= len(functions) <= 15, (walk, functions)
+        named = common_path(walk)
+        assert len({path for path, _ in named}) <= 8, walk
+        assert 8 <= len(named) <= 15, (walk, named)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import on_cluster
 from odradek.apis.controller.deciding import Deciding
-from odradek.apis.controller.parts import ControllerParts, of_controller
-from odradek.apis.declaration import Api
+from odradek.apis.controller.parts import ControllerApi, ControllerParts
 from odradek.coordinator.controller.batch import Decision
 from odradek.coordinator.controller.brokers import (
     HeartbeatDecision,
@@ -26,7 +25,7 @@ from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest, Unr
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.node import ApiParts
+    from odradek.apis.controller.parts import ControllerApiParts
     from odradek.coordinator.cluster.view import ClusterView
 
 
@@ -75,20 +74,20 @@ class _Brokers:
         parts.sessions_changed()
 
 
-def _make_registration(parts: ApiParts) -> Deciding:
-    controller = of_controller(parts)
+def _make_registration(parts: ControllerApiParts) -> Deciding:
+    controller = parts.node
     brokers = _Brokers(controller)
     return Deciding(controller, REGISTRATION.refuse, brokers.register, brokers.registered)
 
 
-def _make_heartbeat(parts: ApiParts) -> Deciding:
-    controller = of_controller(parts)
+def _make_heartbeat(parts: ControllerApiParts) -> Deciding:
+    controller = parts.node
     brokers = _Brokers(controller)
     return Deciding(controller, HEARTBEAT.refuse, brokers.beat, brokers.beaten)
 
 
-def _make_unregister(parts: ApiParts) -> Deciding:
-    controller = of_controller(parts)
+def _make_unregister(parts: ControllerApiParts) -> Deciding:
+    controller = parts.node
 
     def decide(
         view: ClusterView, request: UnregisterBrokerRequest, context: RequestContext
@@ -98,19 +97,19 @@ def _make_unregister(parts: ApiParts) -> Deciding:
     return Deciding(controller, UNREGISTER.refuse, decide)
 
 
-REGISTRATION = Api(
+REGISTRATION = ControllerApi(
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
     make=_make_registration,
     needs=(on_cluster(Operation.CLUSTER_ACTION),),
 )
-HEARTBEAT = Api(
+HEARTBEAT = ControllerApi(
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     make=_make_heartbeat,
     needs=(on_cluster(Operation.CLUSTER_ACTION),),
 )
-UNREGISTER = Api(
+UNREGISTER = ControllerApi(
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
     make=_make_unregister,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.apis.access import on_cluster
 from odradek.apis.api import RequestContext, Waiting
-from odradek.apis.controller.parts import ControllerParts, of_controller
-from odradek.apis.declaration import Api, Served
+from odradek.apis.controller.parts import ControllerApi, ControllerParts
+from odradek.apis.declaration import Served
 from odradek.wire.acl_types import Operation
 from odradek.wire.codec import decode_message, decoder
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
@@ -150,9 +150,9 @@ def _wrapped(response: Any, header: RequestHeader) -> EnvelopeResponse:
     return EnvelopeResponse(response_data=frame[4:], error_code=ErrorCode.NONE)
 
 
-API = Api(
+API = ControllerApi(
     EnvelopeRequest,
     EnvelopeResponse,
-    make=lambda parts: Envelope(of_controller(parts)),
+    make=lambda parts: Envelope(parts.node),
     needs=(on_cluster(Operation.CLUSTER_ACTION),),
 )

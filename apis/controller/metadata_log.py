@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import on_cluster
 from odradek.apis.api import Waiting
-from odradek.apis.controller.parts import ControllerParts, of_controller
-from odradek.apis.declaration import Api
+from odradek.apis.controller.parts import ControllerApi, ControllerParts
 from odradek.coordinator.cluster.topics import CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID
 from odradek.coordinator.controller import log as log_types
 from odradek.wire.acl_types import Operation
@@ -206,16 +205,16 @@ class FetchSnapshot:
 
 
 APIS = (
-    Api(
+    ControllerApi(
         FetchRequest,
         FetchResponse,
-        make=lambda parts: FetchMetadata(of_controller(parts)),
+        make=lambda parts: FetchMetadata(parts.node),
         needs=(on_cluster(Operation.CLUSTER_ACTION),),
     ),
-    Api(
+    ControllerApi(
         FetchSnapshotRequest,
         FetchSnapshotResponse,
-        make=lambda parts: FetchSnapshot(of_controller(parts)),
+        make=lambda parts: FetchSnapshot(parts.node),
         needs=(on_cluster(Operation.CLUSTER_ACTION),),
     ),
 )

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.apis.access import on_cluster
 from odradek.apis.controller.deciding import Deciding
-from odradek.apis.controller.parts import of_controller
-from odradek.apis.declaration import Api
+from odradek.apis.controller.parts import ControllerApi
 from odradek.coordinator.controller.directories import assign_replicas
 from odradek.coordinator.controller.elections import elect_leaders
 from odradek.coordinator.controller.in_sync import alter_partition
@@ -35,18 +34,18 @@ from odradek.wire.messages.list_partition_reassignments import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import Handler, RequestContext
-    from odradek.apis.node import ApiParts
+    from odradek.apis.controller.parts import ControllerApiParts
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.coordinator.controller.batch import Decision, PartitionDefaults
 
 
 def _deciding(
-    api: Callable[[], Api], decide: Callable[[ClusterView, PartitionDefaults, Any], Decision[Any]]
-) -> Callable[[ApiParts], Deciding]:
+    api: Callable[[], ControllerApi], decide: Callable[[ClusterView, PartitionDefaults, Any], Decision[Any]]
+) -> Callable[[ControllerApiParts], Deciding]:
     """Makes the handler of an API whose decision needs no more than the view."""
 
-    def make(parts: ApiParts) -> Deciding:
-        controller = of_controller(parts)
+    def make(parts: ControllerApiParts) -> Deciding:
+        controller = parts.node
         return Deciding(
             controller,
             api().refuse,
@@ -56,7 +55,7 @@ def _deciding(
     return make
 
 
-def _make_list(parts: ApiParts) -> Handler:
+def _make_list(parts: ControllerApiParts) -> Handler:
     current_view = parts.node.current_view
 
     def handle(
@@ -67,33 +66,33 @@ def _make_list(parts: ApiParts) -> Handler:
     return handle
 
 
-ALTER_PARTITION: Api = Api(
+ALTER_PARTITION: ControllerApi = ControllerApi(
     AlterPartitionRequest,
     AlterPartitionResponse,
     make=_deciding(lambda: ALTER_PARTITION, alter_partition),
     needs=(on_cluster(Operation.CLUSTER_ACTION),),
 )
-ASSIGN_REPLICAS: Api = Api(
+ASSIGN_REPLICAS: ControllerApi = ControllerApi(
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     make=_deciding(lambda: ASSIGN_REPLICAS, assign_replicas),
     needs=(on_cluster(Operation.CLUSTER_ACTION),),
 )
-ELECT_LEADERS: Api = Api(
+ELECT_LEADERS: ControllerApi = ControllerApi(
     ElectLeadersRequest,
     ElectLeadersResponse,
     make=_deciding(lambda: ELECT_LEADERS, elect_leaders),
     needs=(on_cluster(Operation.ALTER),),
     changes=True,
 )
-ALTER_REASSIGNMENTS: Api = Api(
+ALTER_REASSIGNMENTS: ControllerApi = ControllerApi(
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     make=_deciding(lambda: ALTER_REASSIGNMENTS, alter_reassignments),
     needs=(on_cluster(Operation.ALTER),),
     changes=True,
 )
-LIST_REASSIGNMENTS = Api(
+LIST_REASSIGNMENTS = ControllerApi(
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     make=_make_list,

@@ -1,17 +1,17 @@
-"""The parts of a controller that its handlers use."""
+"""The parts of a controller that its handlers use, and the class of their declarations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from odradek.apis.node import DecidingParts, MetadataLogState
+from odradek.apis.declaration import Declaration
+from odradek.apis.node import DecidingParts, HandlerParts, MetadataLogState
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo
     from odradek.apis.declaration import Served
-    from odradek.apis.node import ApiParts
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.coordinator.controller.batch import PartitionDefaults
     from odradek.coordinator.controller.broker_sessions import BrokerSessions
@@ -61,7 +61,7 @@ class ControllerEndpoint(NamedTuple):
 class ControllerParts(DecidingParts):
     """One controller, as far as its handlers need it."""
 
-    controller: Controller
+    plane: Controller
     log: ReadableLog
     sessions: BrokerSessions
     observers: Observers
@@ -76,24 +76,27 @@ class ControllerParts(DecidingParts):
     """Called with a broker, its epoch, and the connection at which its heartbeat came."""
 
     @property
+    def controller(self) -> Controller:
+        return self.plane
+
+    @property
     def machine(self) -> Controller:
-        return self.controller
+        return self.plane
 
     @property
     def is_controller(self) -> bool:
         return True
 
     @property
-    def plane(self) -> Controller:
-        """The same: it decides for the cluster."""
-        return self.controller
-
-    @property
     def current_view(self) -> Callable[[], ClusterView]:
         """Returns the newest view of the cluster."""
-        return lambda: self.controller.view
+        return lambda: self.plane.view
 
 
-def of_controller(parts: ApiParts) -> ControllerParts:
-    """The parts of the node, which is a controller."""
-    return cast(ControllerParts, parts.node)
+ControllerApiParts = HandlerParts[ControllerParts]
+
+
+class ControllerApi(Declaration[ControllerParts]):
+    """An API that controllers serve; brokers do not, or in another way."""
+
+    __slots__ = ()

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.access import on_cluster
 from odradek.apis.api import WorkResponse
-from odradek.apis.controller.parts import ControllerParts, of_controller
-from odradek.apis.declaration import Api
+from odradek.apis.controller.parts import ControllerApi, ControllerParts
 from odradek.wire.acl_types import Operation
 from odradek.wire.errors import KafkaError
 from odradek.wire.messages.allocate_producer_ids import (
@@ -44,9 +43,9 @@ class AllocateProducerIds:
         yield None
 
 
-API = Api(
+API = ControllerApi(
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
-    make=lambda parts: AllocateProducerIds(of_controller(parts)),
+    make=lambda parts: AllocateProducerIds(parts.node),
     needs=(on_cluster(Operation.CLUSTER_ACTION),),
 )

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis import operations
 from odradek.apis.access import on_cluster
-from odradek.apis.controller.parts import ControllerParts, of_controller
-from odradek.apis.declaration import Api
+from odradek.apis.controller.parts import ControllerApi, ControllerParts
 from odradek.apis.metadata import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS
 from odradek.apis.quorum import FIRST_VERSION_WITH_NODES, described, refusal_of_others
 from odradek.wire.acl_types import Operation
@@ -123,16 +122,16 @@ def _refused(endpoint_type: int) -> DescribeClusterResponse:
 
 
 APIS = (
-    Api(
+    ControllerApi(
         DescribeQuorumRequest,
         DescribeQuorumResponse,
-        make=lambda parts: DescribeQuorum(of_controller(parts)),
+        make=lambda parts: DescribeQuorum(parts.node),
         needs=(on_cluster(Operation.DESCRIBE),),
     ),
-    Api(
+    ControllerApi(
         DescribeClusterRequest,
         DescribeClusterResponse,
-        make=lambda parts: DescribeCluster(of_controller(parts)),
+        make=lambda parts: DescribeCluster(parts.node),
         needs=(),
     ),
 )

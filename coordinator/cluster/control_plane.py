@@ -27,11 +27,21 @@ class TopicResult(Protocol):
     def error(self) -> KafkaError | None: ...
 
 
-class ControlPlane(Protocol):
-    """See the module."""
+class TopicCreator(Protocol):
+    """Creates topics, and knows which there are."""
 
     publisher: Publisher
     """Gets every new view."""
+
+    def creating_topics(
+        self, new_topics: Sequence[NewTopic], *, charge: Callable[[int], None]
+    ) -> Work[Sequence[TopicResult]]:
+        """Topics that are created when they are needed. `charge` gets the number of partitions of each, and
+        may refuse it; in a cluster the controllers charge the node. Raises KafkaError: none was created."""
+
+
+class ControlPlane(TopicCreator, Protocol):
+    """See the module."""
 
     @property
     def view(self) -> ClusterView:
@@ -49,9 +59,3 @@ class ControlPlane(Protocol):
     ) -> None:
         """Sets the partitions whose replicas on the node are offline, and the paths of its log directories
         that have failed."""
-
-    def creating_topics(
-        self, new_topics: Sequence[NewTopic], *, charge: Callable[[int], None]
-    ) -> Work[Sequence[TopicResult]]:
-        """Topics that are created when they are needed. `charge` gets the number of partitions of each, and
-        may refuse it; in a cluster the controllers charge the node. Raises KafkaError: none was created."""

@@ -21,6 +21,7 @@ from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.storage._reading import is_in_memory
 
 if TYPE_CHECKING:
+    from odradek.apis.table import Row
     from odradek.server.network.routes import Routes
     from odradek.wire.work import Work
 
@@ -28,10 +29,15 @@ if TYPE_CHECKING:
 class Part(NamedTuple):
     """APIs that are used together, and what else their first requests import."""
 
-    apis: Mapping[int, str]
-    """A part of the table: API key -> module (`apis/table.py`)."""
-    modules: tuple[str, ...] = ()
+    apis: Mapping[int, Row]
+    """A part of the table (`apis/table.py`)."""
+    others: tuple[str, ...] = ()
     """Modules of the packages."""
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """All that a broker imports for these, each once."""
+        return (*dict.fromkeys(f"apis.{row.broker}" for row in self.apis.values()), *self.others)
 
 
 RECORDS = Part(table.RECORDS)
@@ -59,7 +65,7 @@ def parts_later(topics: Collection[str]) -> list[Part]:
 def warming_up(routes: Routes, parts: Iterable[Part]) -> Work[None]:
     """The newest version of each API: those before it have the modules then, and lack their codec alone."""
     for part in parts:
-        for module in (*dict.fromkeys(f"apis.{name}" for name in part.apis.values()), *part.modules):
+        for module in part.modules:
             yield partial(import_module, f"odradek.{module}")
         for key in part.apis:
             routes.prepare(key)

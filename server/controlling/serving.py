@@ -11,11 +11,10 @@ import socket
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 from odradek.apis.controller.parts import ControllerEndpoint, ControllerParts, ReadableLog
-from odradek.apis.controller.table import CONTROLLER_MODULES
-from odradek.apis.table import Apis
+from odradek.apis.table import CONTROLLER_MODULES, Apis
 from odradek.coordinator.controller.broker_sessions import BrokerSessions
 from odradek.coordinator.controller.log import MetadataLog
 from odradek.coordinator.controller.machine import Controller
@@ -40,7 +39,6 @@ from odradek.server.reconfiguration import Reconfiguration
 
 if TYPE_CHECKING:
     from odradek.apis.declaration import Served
-    from odradek.apis.node import NodeParts
     from odradek.server.network.ports import Ports
     from odradek.server.phase_bind import Node
 
@@ -95,7 +93,7 @@ def serve_controller(
         metadata_log=log,
         authorizer=authorizer_of(node, lambda: controller.view),
         clock_ms=clock_ms,
-        controller=controller,
+        plane=controller,
         log=log,
         sessions=sessions,
         observers=Observers(),
@@ -106,7 +104,7 @@ def serve_controller(
         heard=watching.heard,
     )
     settings = api_settings(node, reconfiguration.live)
-    apis: Mapping[int, Served] = Apis(cast("NodeParts", parts), settings, (), CONTROLLER_MODULES)
+    apis: Mapping[int, Served] = Apis(parts, settings, (), CONTROLLER_MODULES)
     connections = new_connections(
         node,
         ports,

@@ -19,7 +19,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from odradek.apis.controller.table import CONTROLLER_MODULES
+from odradek.apis.table import CONTROLLER_MODULES
 from odradek.config.broker_config import METRICS_LISTEN
 from odradek.config.config_error import ConfigError
 from odradek.config.worker_place import AMONG_WORKERS, CONTROLLER_SOCKET, OF_CONTROLLER, WorkerPlace
@@ -48,7 +48,6 @@ FOLDER_PREFIX = "odradek-workers-"
 SOCKET_PATH_BYTES_MAX = 100
 """Kernels allow for 104 bytes or more."""
 _PREPARED = (
-    "apis.controller.table",
     "coordinator.cluster.producer_ids",
     "server.background.disks",
     "server.cluster.following",
@@ -222,7 +221,7 @@ def _parts_of(
 def _prepare() -> None:
     """Imports what workers need, so that all share it, and leaves it out of garbage collections."""
     for part in (warm_up.RECORDS, warm_up.GROUPS, warm_up.TRANSACTIONS):
-        for name in (*dict.fromkeys(f"apis.{name}" for name in part.apis.values()), *part.modules):
+        for name in part.modules:
             import_module(f"odradek.{name}")
     of_controller = [f"apis.{name}" for name in CONTROLLER_MODULES.values() if name.startswith("controller.")]
     for name in (*_PREPARED, *dict.fromkeys(of_controller)):

@@ -8,8 +8,9 @@ import pytest
 
 from odradek.apis import table
 from odradek.apis.access import Need
-from odradek.apis.declaration import Api, Forwarding
-from odradek.apis.table import MODULES, declared
+from odradek.apis.controller.parts import ControllerApi
+from odradek.apis.declaration import Api, Forwarding, SharedApi
+from odradek.apis.table import MODULES, ROWS, declared
 from odradek.wire.codec import encode_message
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import api_keys, find, is_forwardable
@@ -19,31 +20,58 @@ from tests.kit.collecting import collected
 APIS_FOLDER = pathlib.Path(table.__file__).parent
 
 
+def modules():
+    """Those that a row names."""
+    return sorted({name for row in ROWS.values() for name in row if name})
+
+
+def declarations(name):
+    module = import_module(f"odradek.apis.{name}")
+    return module.APIS if hasattr(module, "APIS") else (module.API,)
+
+
 def test_each_row_of_the_table_leads_to_a_declaration_of_its_key():
-    for key in MODULES:
-        api = declared(key)
-        assert (api.request, api.response) == find(key), key
-        assert all(isinstance(need, Need) for need in api.needs), key
+    for key, row in ROWS.items():
+        for name in filter(None, row):
+            api = declared(key, {key: name})
+            assert (api.request, api.response) == find(key), key
+            assert all(isinstance(need, Need) for need in api.needs), key
 
 
 def test_each_declaration_has_a_row():
-    for name in sorted(set(MODULES.values())):
-        module = import_module(f"odradek.apis.{name}")
-        apis = module.APIS if hasattr(module, "APIS") else (module.API,)
-        rows = sorted(key for key, in_module in MODULES.items() if in_module == name)
-        assert sorted(api.request.api_key for api in apis) == rows, name
+    for name in modules():
+        rows = sorted(key for key, row in ROWS.items() if name in row)
+        assert sorted(api.request.api_key for api in declarations(name)) == rows, name
 
 
 def test_each_module_that_ends_with_a_declaration_is_in_the_table():
     declaring = {
-        path.stem for path in APIS_FOLDER.glob("*.py") if re.search(r"^APIS? = ", path.read_text(), re.M)
+        ".".join(path.relative_to(APIS_FOLDER).with_suffix("").parts)
+        for path in APIS_FOLDER.rglob("*.py")
+        if re.search(r"^APIS? = ", path.read_text(), re.M)
     }
-    assert declaring == set(MODULES.values())
+    assert sorted(declaring) == modules()
+
+
+def test_a_declaration_is_of_the_roles_that_its_row_says():
+    """mypy checks each constructor against the parts of the roles that the class of its declaration says."""
+    columns = {Api: ["broker"], SharedApi: ["broker", "controller"], ControllerApi: ["controller"]}
+    for name in modules():
+        for api in declarations(name):
+            row = ROWS[api.request.api_key]
+            assert [role for role in row._fields if getattr(row, role) == name] == columns[type(api)], name
 
 
 def test_a_key_has_one_row():
-    parts = (table.RECORDS, table.GROUPS, table.TRANSACTIONS, table.ADMINISTRATION, table.SELDOM)
-    assert sum(map(len, parts)) == len(MODULES)
+    parts = (
+        table.RECORDS,
+        table.GROUPS,
+        table.TRANSACTIONS,
+        table.ADMINISTRATION,
+        table.SELDOM,
+        table.AMONG_NODES,
+    )
+    assert sum(map(len, parts)) == len(ROWS)
 
 
 def test_no_api_is_declared_without_its_needs():

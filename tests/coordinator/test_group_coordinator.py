@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from odradek.coordinator.cluster.view import ClusterView
-from odradek.coordinator.effects import MarkerRecord
+from odradek.coordinator.effects import MarkerRecord, SetTimer
 from odradek.coordinator.group_coordinator import GroupCoordinator
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.groups import classic_membership as membership
@@ -544,7 +544,7 @@ def test_replaced_timers_do_not_pile_up():
     clock, partition = FakeClock(), RunningPartition(0, 0)
     timers = TimerHeap(clock.clock_ms, clock.call_later, lambda partition, key: None)
     for number in range(10_000):
-        timers.set(partition, ("join", "g"), clock.now_ms + 1_000_000 - number)
+        timers.set(partition, SetTimer(("join", "g"), clock.now_ms + 1_000_000 - number))
     assert len(timers) < 2_500
 
 
@@ -598,7 +598,7 @@ def test_timers_that_are_due_together_do_not_hold_up_the_loop():
 
     timers, partition = TimerHeap(clock.clock_ms, clock.call_later, ring_slowly), RunningPartition(0, 0)
     for number in range(7):
-        timers.set(partition, ("sync", str(number)), clock.now_ms + 50)
+        timers.set(partition, SetTimer(("sync", str(number)), clock.now_ms + 50))
     counts = []
     clock.run(50)
     while len(rung) < 7:

@@ -10,8 +10,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from odradek.apis.controller.table import CONTROLLER_MODULES
-from odradek.apis.table import declared
+from odradek.apis.table import CONTROLLER_MODULES, declared
 from odradek.config.broker_config import BrokerConfig
 from odradek.coordinator.cluster.features import FEATURES
 from odradek.coordinator.cluster.metadata_image import MetadataImage

@@ -15,6 +15,7 @@ NOT_NEEDED = (
     "hmac",
     "importlib.metadata",
     "jwt",
+    "odradek.apis.controller",
     "odradek.apis.find_coordinator",
     "odradek.apis.metadata",
     "odradek.config.broker_security",

@@ -3,7 +3,7 @@
 Workers that are left out give all, and new ones get their share of each topic. The directories of partitions
 are renamed before any worker opens its own, and then the records of the cluster say so. A journal in the
 first directory says what is to be renamed: an interrupted start is finished by the next one, whatever the
-number of workers is then.
+number of workers is then. A node alone is one worker here (`lone_node.py`).
 
 Partitions with more replicas are not touched, and none of a worker that was not stopped cleanly: its logs
 have to be recovered where they are. A start that would leave one of these out is refused.
@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.config.config_error import ConfigError
-from odradek.config.properties import parse_properties
 from odradek.config.workers import directory_of
 from odradek.server.metadata import meta_properties
+from odradek.server.workers.directories import property_of
 from odradek.storage import checkpoints
 from odradek.storage.directories.data_directory import CHECKPOINTS
 from odradek.storage.disk import OsDisk, read_file, replace_file
@@ -49,12 +49,30 @@ _OF_NEW = frozenset(
 _Entries = dict[tuple[str, int], tuple[int, ...]]
 
 
+def refuse_foreign(directories: Sequence[str], node_ids: Sequence[int]) -> None:
+    """ConfigError: a directory that a worker would get belongs to another node or cluster. To be called
+    before any of them is changed: partitions are renamed before that worker looks itself."""
+    if not _is_known(directories[0]):
+        return
+    cluster_id = property_of(directories[0], "cluster.id")
+    for index, node_id in enumerate(node_ids):
+        for directory in (directory_of(path, index) for path in directories if index):
+            if not _is_known(directory):
+                continue
+            theirs = property_of(directory, "cluster.id"), property_of(directory, "node.id")
+            if theirs != (cluster_id, str(node_id)) or not meta_properties.is_member(directory):
+                raise ConfigError(
+                    f"Directory {directory} is that of worker {index}, and holds data of node {theirs[1]} of "
+                    f"cluster {theirs[0]}: move it elsewhere."
+                )
+
+
 def make_directories(directories: Sequence[str], node_ids: Sequence[int]) -> None:
     """Makes those of new workers of a broker that has been served, before one of them is forked. They are
     marked as cleanly stopped: all that will come into them is. ConfigError: one cannot be made."""
     if not meta_properties.is_member(directories[0]):
         return
-    cluster_id, disk = _property(directories[0], "cluster.id"), OsDisk()
+    cluster_id, disk = property_of(directories[0], "cluster.id"), OsDisk()
     for index, node_id in enumerate(node_ids):
         for path in directories if index else ():
             directory = directory_of(path, index)
@@ -178,7 +196,7 @@ class Resizing:
                     "while both workers run (odradek topics move)."
                 )
             return Move(
-                topic, int(index), source, target, self._node_ids[at], _property(target, "directory.id")
+                topic, int(index), source, target, self._node_ids[at], property_of(target, "directory.id")
             )
         raise ConfigError(
             f"{name} is at node {node_id}, which {self._setting} leave out, and is in none of its "
@@ -219,7 +237,7 @@ class Resizing:
             if not _is_known(target) or os.stat(source).st_dev != os.stat(target).st_dev:
                 return None
             if not os.path.exists(f"{target}/{topic}-{index}"):
-                return Move(topic, index, source, target, node_id, _property(target, "directory.id"))
+                return Move(topic, index, source, target, node_id, property_of(target, "directory.id"))
         return None
 
     @property
@@ -356,12 +374,3 @@ def _records(view: ClusterView, moves: Mapping[tuple[str, int], Move]) -> Iterat
                 eligible_leader_replicas=[] if partition.elr else None,
                 last_known_elr=[] if partition.last_known_elr else None,
             )
-
-
-def _property(directory: str, name: str) -> str:
-    try:
-        with open(os.path.join(directory, meta_properties.FILE_NAME), "rb") as file:
-            content = file.read()
-        return parse_properties(meta_properties.mended(content) or content)[name]
-    except (OSError, ValueError, KeyError):
-        raise ConfigError(f"{directory}/{meta_properties.FILE_NAME} is missing or damaged.") from None

@@ -64,8 +64,14 @@ async def serve_in_zookeeper(node: Node, ending: AsyncExitStack) -> Serving:
 
 async def serve_alone(node: Node, ending: AsyncExitStack) -> Serving:
     """The phases of a node that decides itself."""
-    bound = bind(node, ending)
+    bound = bind(node, ending, _take_workers_over)
     return await serve(open_data(bound, decide_alone(bound, ending), ending), ending)
+
+
+def _take_workers_over(node: Node) -> None:
+    from odradek.server.workers.lone_node import become_lone
+
+    become_lone(node)
 
 
 async def serve_in_cluster(node: Node, ending: AsyncExitStack) -> Serving:

@@ -9,7 +9,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -73,10 +73,15 @@ class Bound:
     reconfiguration: Reconfiguration
 
 
-def bind(node: Node, ending: AsyncExitStack) -> Bound:
-    """`ending` gets the functions that undo it. Raises ConfigError with one sentence for the
-    administrator."""
+def bind(node: Node, ending: AsyncExitStack, take_over: Callable[[Node], None]) -> Bound:
+    """`ending` gets the functions that undo it. `take_over` is called where the directories are marked as
+    those of a broker with workers. Raises ConfigError with one sentence for the administrator."""
+    from odradek.server.metadata.meta_properties import is_member
+
     ports = bind_ports(node, ending)
+    # The other directories are marked only as long as the first one is.
+    if is_member(node.config.data_directories[0]):
+        take_over(node)
     identity = _claim_directories(node)
     store, events, topics, reconfiguration = lock_store(node, ending)
     if node.config.metadata_directory not in node.config.data_directories:
@@ -100,7 +105,7 @@ def bind_ports(node: Node, ending: AsyncExitStack) -> Ports:
     return ports
 
 
-def lock_metadata(directory: str, ending: AsyncExitStack, disk: Disk | None = None) -> None:
+def lock_metadata(directory: str, ending: AsyncExitStack | ExitStack, disk: Disk | None = None) -> None:
     """Lock the directory of the metadata log. Raises ConfigError."""
     from odradek.config.config_error import ConfigError
     from odradek.storage.checkpoints import LOCK
@@ -116,7 +121,7 @@ def lock_metadata(directory: str, ending: AsyncExitStack, disk: Disk | None = No
 
 
 def lock_store(
-    node: Node, ending: AsyncExitStack
+    node: Node, ending: AsyncExitStack | ExitStack
 ) -> tuple[LogStore, StoreEvents, TopicLookup, Reconfiguration]:
     """The last part of `bind`; the directories are this node's."""
     from odradek.server.background.disks import StoreEvents
@@ -142,7 +147,6 @@ def _claim_directories(node: Node) -> Identity:
     from odradek.server.metadata.meta_properties import METADATA_LOG, claim_directories, is_ours
 
     config = node.config
-    _refuse_workers(config.data_directories)
     refuse_misplaced(config.data_directories, config.metadata_directory)
     if not is_ours(config.metadata_directory):
         from odradek.server.metadata.metadata_log_opening import refuse_other_voters
@@ -161,22 +165,6 @@ def _claim_directories(node: Node) -> Identity:
             raise ConfigError(f"{failure} The metadata of the cluster is there, so it cannot be left out.")
         logger.error("the data directory %s is left out, its partitions are offline: %s", path, failure)
     return identity
-
-
-def _refuse_workers(directories: Sequence[str]) -> None:
-    """ConfigError for the directory of a broker with workers: other partitions are in other directories."""
-    from odradek.config.config_error import ConfigError
-    from odradek.server.metadata.meta_properties import is_member
-
-    for path in filter(is_member, directories):
-        from odradek.config.workers import directory_of
-
-        other = directory_of(path, 1)
-        if is_member(other):
-            raise ConfigError(
-                f"Directory {path} of log.dirs belongs to a broker with workers, as {other} does: serve both "
-                "with the same odradek.workers (--workers)."
-            )
 
 
 def _new_store(node: Node, topics: TopicLookup, events: StoreEvents) -> LogStore:

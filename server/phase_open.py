@@ -55,7 +55,7 @@ def open_data(bound: Bound, deciding: Deciding, ending: AsyncExitStack) -> Opene
     ending.callback(schedule.close)
     schedule.turn.flushes.use(store.flush_journals)
     topic_logs = _follow_metadata(bound, deciding)
-    _open_logs(store, node.now_ms())
+    open_logs(store, node.now_ms())
     deciding.when_open(schedule)
     if isinstance(plane, Decisions):
         topic_logs.finish_deletions()
@@ -113,7 +113,8 @@ def _follow_changes(opened: Opened) -> None:
 # Logs
 
 
-def _open_logs(store: LogStore, now_ms: int) -> None:
+def open_logs(store: LogStore, now_ms: int) -> None:
+    """Finds and recovers the partitions, and tells of it. Raises ConfigError."""
     from odradek.config.config_error import ConfigError
 
     try:

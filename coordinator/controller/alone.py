@@ -176,7 +176,8 @@ def _leads_all(view: ClusterView, node_id: int) -> bool:
 def _elections(
     view: ClusterView, defaults: PartitionDefaults, node_id: int, gone: Collection[Broker]
 ) -> list[MetadataRecord]:
-    """Fence the brokers that are gone, and let the node lead what it may: it is in the ISR, or eligible."""
+    """Fence the brokers that are gone, and let the node lead what it may: it is in the ISR, or eligible, or
+    has led as the last one and was killed since, as a worker (`begin_incarnation`)."""
     # Most starts change no leader.
     from odradek.coordinator.controller.batch import Batch
     from odradek.coordinator.controller.elections import fence_brokers, update_leaders
@@ -184,7 +185,9 @@ def _elections(
     batch = Batch(view, defaults)
     if gone:
         fence_brokers(batch, gone)
-    mine = batch.places(lambda one: one.leader != node_id and (node_id in one.isr or node_id in one.elr))
+    mine = batch.places(
+        lambda one: one.leader != node_id and node_id in (*one.isr, *one.elr, *one.last_known_elr)
+    )
     update_leaders(batch, mine)
     return batch.records
 

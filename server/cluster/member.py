@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from odradek.coordinator.cluster.features import NODE_FEATURES, knows_cordons, refusal_of_features
 from odradek.coordinator.cluster.metadata_image import SECURITY_PROTOCOLS
@@ -27,6 +27,7 @@ from odradek.server.cluster.home_reporter import HomeReporter
 from odradek.server.cluster.new_topics import NewTopicResult, NewTopics
 from odradek.server.cluster.replica_homes import ReplicaHomes
 from odradek.server.controller import Deciding
+from odradek.server.metadata.unenforced_acls import refusal_of_acls
 from odradek.server.network.peers import SetupTimeout
 from odradek.server.phase_bind import Bound, bind_ports, lock_store
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.cluster")
 
 OWN_RECORD_S = 5.0
-UNPROTECTED: Final = "odradek.ignore.acls"
-"""The option that lets a node serve in a cluster with ACLs."""
 
 
 class Member:
@@ -233,12 +232,9 @@ class Member:
             self._end(refusal)
         if self._values["authorizer.class.name"] or not view.has_acls:
             return
-        if refusal is None and not self._values[UNPROTECTED]:
-            self._end(
-                "The cluster has ACLs, and this node does not enforce them: every client may do everything "
-                "here. Set authorizer.class.name as the other nodes have it, or "
-                f"{UNPROTECTED}=true if that is meant."
-            )
+        of_acls = refusal_of_acls(self._values, view)
+        if refusal is None and of_acls is not None:
+            self._end(of_acls)
         if not self._has_named_acls:
             self._has_named_acls = True
             logger.warning("the cluster has ACLs, which this node does not enforce")
@@ -327,7 +323,8 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
     assert cluster is not None
     ports = bind_ports(node, ending)
     _check_brokers_tls(ports, cluster)
-    refuse_misplaced(config.data_directories)
+    has_metadata = config.metadata_directory in config.data_directories
+    refuse_misplaced(config.data_directories, config.metadata_directory if has_metadata else None)
     claimed = claim_member_directories(config.data_directories, node_id=node.id, cluster_id=config.cluster_id)
     for path, failure in claimed.failures.items():
         logger.error("the data directory %s is left out, its partitions are offline: %s", path, failure)

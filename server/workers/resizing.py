@@ -3,7 +3,7 @@
 Workers that are left out give all, and new ones get their share of each topic. The directories of partitions
 are renamed before any worker opens its own, and then the records of the cluster say so. A journal in the
 first directory says what is to be renamed: an interrupted start is finished by the next one, whatever the
-number of workers is then.
+number of workers is then. A node alone is one worker here (`lone_node.py`).
 
 Partitions with more replicas are not touched, and none of a worker that was not stopped cleanly: its logs
 have to be recovered where they are. A start that would leave one of these out is refused.
@@ -20,11 +20,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.config.config_error import ConfigError
-from odradek.config.properties import parse_properties
 from odradek.config.workers import directory_of
 from odradek.server.metadata import meta_properties
+from odradek.server.workers.directories import property_of
 from odradek.storage import checkpoints
+from odradek.storage.directories.data_directory import CHECKPOINTS
 from odradek.storage.disk import OsDisk, read_file, replace_file
+from odradek.storage.log.durability import END_CHECKPOINTS
+from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS
 from odradek.wire.errors import KafkaError
 from odradek.wire.messages.metadata_records import PartitionChangeRecord, UnregisterBrokerRecord
 from odradek.wire.schema import uuid_from_text
@@ -36,6 +39,32 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.workers")
 
 JOURNAL = "worker-moves"
+_OF_PARTITIONS = (*CHECKPOINTS, SCAN_CHECKPOINTS, END_CHECKPOINTS)
+"""The files of a data directory with a line for each partition."""
+_OF_NEW = frozenset(
+    (checkpoints.CLEAN_SHUTDOWN, f"{checkpoints.CLEAN_SHUTDOWN}.tmp", f"{meta_properties.FILE_NAME}.tmp")
+)
+"""Files of a directory that is being made, before its `meta.properties`."""
+
+_Entries = dict[tuple[str, int], tuple[int, ...]]
+
+
+def refuse_foreign(directories: Sequence[str], node_ids: Sequence[int]) -> None:
+    """ConfigError: a directory that a worker would get belongs to another node or cluster. To be called
+    before any of them is changed: partitions are renamed before that worker looks itself."""
+    if not _is_known(directories[0]):
+        return
+    cluster_id = property_of(directories[0], "cluster.id")
+    for index, node_id in enumerate(node_ids):
+        for directory in (directory_of(path, index) for path in directories if index):
+            if not _is_known(directory):
+                continue
+            theirs = property_of(directory, "cluster.id"), property_of(directory, "node.id")
+            if theirs != (cluster_id, str(node_id)) or not meta_properties.is_member(directory):
+                raise ConfigError(
+                    f"Directory {directory} is that of worker {index}, and holds data of node {theirs[1]} of "
+                    f"cluster {theirs[0]}: move it elsewhere."
+                )
 
 
 def make_directories(directories: Sequence[str], node_ids: Sequence[int]) -> None:
@@ -43,13 +72,13 @@ def make_directories(directories: Sequence[str], node_ids: Sequence[int]) -> Non
     marked as cleanly stopped: all that will come into them is. ConfigError: one cannot be made."""
     if not meta_properties.is_member(directories[0]):
         return
-    cluster_id, disk = _property(directories[0], "cluster.id"), OsDisk()
+    cluster_id, disk = property_of(directories[0], "cluster.id"), OsDisk()
     for index, node_id in enumerate(node_ids):
         for path in directories if index else ():
             directory = directory_of(path, index)
             try:
                 os.makedirs(directory, exist_ok=True)
-                if os.listdir(directory):
+                if not _OF_NEW.issuperset(os.listdir(directory)):
                     continue
                 checkpoints.write_clean_shutdown(disk, directory)
             except OSError as error:
@@ -109,8 +138,7 @@ class Resizing:
         if not moves:
             moves = self._planned_for_new(metadata.view)
         if moves:
-            self._write_journal(moves)
-            self._finish(metadata)
+            self._begin(moves, metadata)
         self._unregister(metadata)
 
     def _unregister(self, metadata: Metadata) -> None:
@@ -168,7 +196,7 @@ class Resizing:
                     "while both workers run (odradek topics move)."
                 )
             return Move(
-                topic, int(index), source, target, self._node_ids[at], _property(target, "directory.id")
+                topic, int(index), source, target, self._node_ids[at], property_of(target, "directory.id")
             )
         raise ConfigError(
             f"{name} is at node {node_id}, which {self._setting} leave out, and is in none of its "
@@ -209,7 +237,7 @@ class Resizing:
             if not _is_known(target) or os.stat(source).st_dev != os.stat(target).st_dev:
                 return None
             if not os.path.exists(f"{target}/{topic}-{index}"):
-                return Move(topic, index, source, target, node_id, _property(target, "directory.id"))
+                return Move(topic, index, source, target, node_id, property_of(target, "directory.id"))
         return None
 
     @property
@@ -230,14 +258,30 @@ class Resizing:
             return []
         return [Move(**one) for one in json.loads(read_file(self._disk, self._journal))]
 
+    def _begin(self, moves: Sequence[Move], metadata: Metadata) -> None:
+        with self._locked(moves):
+            try:
+                for source, target in _ways(moves):
+                    self._carried(source, target, moves)
+                self._write_journal(moves)
+            except OSError as error:
+                raise ConfigError(
+                    f"Partitions cannot be renamed from worker to worker: {error}. None was."
+                ) from error
+            self._move(moves, metadata)
+
     def _finish(self, metadata: Metadata) -> None:
+        """Does what an earlier start has begun."""
         moves = self._moves_of_journal()
-        if not moves:
-            return
-        try:
+        if moves:
             with self._locked(moves):
-                for source, target in dict.fromkeys((move.source, move.target) for move in moves):
-                    self._rename([one for one in moves if (one.source, one.target) == (source, target)])
+                self._move(moves, metadata)
+
+    def _move(self, moves: Sequence[Move], metadata: Metadata) -> None:
+        """Does what the journal says. All of it may have been done before."""
+        try:
+            for source, target in _ways(moves):
+                self._rename(source, target, moves)
             by_key = {(one.topic, one.index): one for one in moves}
             records = list(_records(metadata.view, by_key))
             finish(metadata.changing(lambda draft: _adding(draft, records)))
@@ -264,25 +308,46 @@ class Resizing:
                 raise ConfigError(f"{source} is in use by another process, and is to be left out.") from None
         return held
 
-    def _rename(self, moves: Sequence[Move]) -> None:
-        """From one directory to another one. Where a log begins goes first: nothing deleted comes back."""
-        source, target = moves[0].source, moves[0].target
-        self._carry_log_starts(source, target, {(one.topic, one.index) for one in moves})
-        for one in moves:
+    def _rename(self, source: str, target: str, moves: Sequence[Move]) -> None:
+        """Rename from one directory to another one. What checkpoints say of a log goes first: nothing deleted
+        comes back, and a recovery after the next kill takes no gap of a compaction for damage."""
+        for name, entries in self._carried(source, target, moves):
+            checkpoints.write_facts(self._disk, f"{target}/{name}", entries)
+        for one in _between(source, target, moves):
             name = f"{one.topic}-{one.index}"
             if self._disk.exists(f"{source}/{name}"):
                 os.rename(f"{source}/{name}", f"{target}/{name}")
         for path in (target, source):
             self._disk.sync_directory(path)
 
-    def _carry_log_starts(self, source: str, target: str, keys: Collection[tuple[str, int]]) -> None:
-        paths = [f"{path}/{checkpoints.LOG_STARTS}" for path in (source, target)]
-        starts, known = (checkpoints.read_offsets(self._disk, path) for path in paths)
-        if starts is None or known is None:
-            raise ConfigError(f"{paths[0]} or {paths[1]} is damaged: see odradek check --repair.")
-        carried = {key: offset for key, offset in starts.items() if key in keys}
-        if carried:
-            checkpoints.write_offsets(self._disk, paths[1], {**known, **carried})
+    def _carried(self, source: str, target: str, moves: Sequence[Move]) -> list[tuple[str, _Entries]]:
+        """The checkpoint files of a target that change, with their new entries. ConfigError: they cannot be
+        read."""
+        keys = {(one.topic, one.index) for one in _between(source, target, moves)}
+        changed: list[tuple[str, _Entries]] = []
+        for name in _OF_PARTITIONS:
+            given, before = (self._entries(f"{path}/{name}") for path in (source, target))
+            # The target may know a log of this name of an earlier time.
+            after = {key: entry for key, entry in before.items() if key not in keys}
+            after |= {key: entry for key, entry in given.items() if key in keys}
+            if after != before:
+                changed.append((name, after))
+        return changed
+
+    def _entries(self, path: str) -> _Entries:
+        found = checkpoints.read_facts(self._disk, path, lambda *numbers: numbers)
+        if found is None:
+            raise ConfigError(f"{path} is damaged: see odradek check --repair.")
+        return found
+
+
+def _ways(moves: Sequence[Move]) -> Collection[tuple[str, str]]:
+    """Pairs of source and target."""
+    return dict.fromkeys((one.source, one.target) for one in moves)
+
+
+def _between(source: str, target: str, moves: Sequence[Move]) -> list[Move]:
+    return [one for one in moves if (one.source, one.target) == (source, target)]
 
 
 def _adding(draft: Draft, records: Sequence[Any]) -> Work[None]:
@@ -309,12 +374,3 @@ def _records(view: ClusterView, moves: Mapping[tuple[str, int], Move]) -> Iterat
                 eligible_leader_replicas=[] if partition.elr else None,
                 last_known_elr=[] if partition.last_known_elr else None,
             )
-
-
-def _property(directory: str, name: str) -> str:
-    try:
-        with open(os.path.join(directory, meta_properties.FILE_NAME), "rb") as file:
-            content = file.read()
-        return parse_properties(meta_properties.mended(content) or content)[name]
-    except (OSError, ValueError, KeyError):
-        raise ConfigError(f"{directory}/{meta_properties.FILE_NAME} is missing or damaged.") from None

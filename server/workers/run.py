@@ -30,9 +30,9 @@ from odradek.server.controlling.controller_server import ControllerServer
 from odradek.server.network.listeners import Listener, ListenError, SocketOptions, bind_listener
 from odradek.server.network.ports import socket_options
 from odradek.server.process import main_loop
-from odradek.server.workers.directories import refuse_directories
 from odradek.server.workers.first_worker import FirstWorker, OneProcess
-from odradek.server.workers.resizing import Resizing, make_directories
+from odradek.server.workers.lone_node import become_first_worker
+from odradek.server.workers.resizing import Resizing, make_directories, refuse_foreign
 from odradek.server.workers.supervisor import ReadyWorkers, Supervisor, WorkerParts
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ def run(config: BrokerConfig, workers: int, on_ready: Callable[[ReadyWorkers], N
     """Runs the workers until SIGTERM, SIGINT or the end of the parent; the exit status. `on_ready` is called
     once, when all are unfenced. Raises ConfigError with one sentence for the administrator."""
     refuse_bounds(config, workers)
-    refuse_directories(config.data_directories)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if workers > cores:
         logger.warning(
@@ -90,6 +89,8 @@ def run(config: BrokerConfig, workers: int, on_ready: Callable[[ReadyWorkers], N
         parts = _parts_of(config, rows, folder, ending)
         _prepare()
         node_ids = [one.config.node_id for one in parts]
+        refuse_foreign(config.data_directories, node_ids)
+        become_first_worker(config)
         make_directories(config.data_directories, node_ids)
         resizing = Resizing(config.data_directories, node_ids)
         be_worker = partial(_be_worker, resizing=resizing, polls_before_sleep=workers <= cores)

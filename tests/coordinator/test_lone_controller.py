@@ -98,6 +98,8 @@ def test_on_the_log_of_a_cluster_the_node_leads_what_it_may(log):
         0: ([ME], [ME], NO_LEADER),
         1: ([ME, OTHER], [ME, OTHER], OTHER),
         2: ([OTHER], [OTHER], OTHER),
+        # It was the last one in sync, and was killed.
+        3: ([ME], [], NO_LEADER),
     }
     log.append(
         [
@@ -112,6 +114,7 @@ def test_on_the_log_of_a_cluster_the_node_leads_what_it_may(log):
                     isr=isr,
                     leader=leader,
                     directories=[HERE if one == ME else ABSENT for one in replicas],
+                    last_known_elr=None if isr else [ME],
                 )
                 for index, (replicas, isr, leader) in partitions.items()
             ),
@@ -120,12 +123,12 @@ def test_on_the_log_of_a_cluster_the_node_leads_what_it_may(log):
     )
     end_offset, batches = log.end_offset, len(log.held)
     view = started(log).view
-    assert [one.leader for one in view.topics["t"].partitions] == [ME, ME, NO_LEADER]
+    assert [one.leader for one in view.topics["t"].partitions] == [ME, ME, NO_LEADER, ME]
     assert view.brokers.keys() == {ME}
     assert len(log.held) == batches + 1
     kinds = [type(one) for one in written(log, end_offset)]
     assert kinds.count(RegisterBrokerRecord) == kinds.count(BrokerRegistrationChangeRecord) == 1
-    assert kinds.count(PartitionChangeRecord) == 3
+    assert kinds.count(PartitionChangeRecord) == 4
 
 
 def test_a_partition_in_a_directory_that_is_missing_is_offline_and_led_again_when_it_is_back(log):

@@ -32,7 +32,7 @@ SEAMS = [
     (standalone, "open_own_log"),
     (standalone, "loaded_controller"),
     (standalone, "ReplicaHomes"),
-    (phase_open, "_open_logs"),
+    (phase_open, "open_logs"),
     (phase_open, "_follow_changes"),
     (phase_serve, "_new_coordinators"),
     (phase_serve, "new_connections"),

@@ -12,6 +12,8 @@ from odradek.server.metadata import meta_properties
 from odradek.server.workers.resizing import JOURNAL, Resizing, make_directories
 from odradek.storage import checkpoints
 from odradek.storage.disk import OsDisk
+from odradek.storage.log.durability import END_CHECKPOINTS
+from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.metadata_records import PartitionChangeRecord, UnregisterBrokerRecord
 
@@ -149,6 +151,26 @@ def test_where_logs_begin_goes_along(data):
     assert checkpoints.read_offsets(disk, f"{data}.w1/{path}") == {("t", 5): 9}
 
 
+def test_what_is_known_of_a_log_goes_along_and_what_was_known_of_an_earlier_one_goes(data):
+    """Without its recovery point a recovery takes a gap that compaction has made for the end of the log."""
+    disk = OsDisk()
+    for name in (checkpoints.RECOVERY_POINTS, checkpoints.FIRST_DIRTY, checkpoints.HIGH_WATERMARKS):
+        checkpoints.write_offsets(disk, f"{data}.w2/{name}", {("t", 2): 70, ("t", 9): 1})
+        checkpoints.write_offsets(disk, f"{data}/{name}", {("t", 0): 3, ("t", 2): 5})
+        checkpoints.write_offsets(disk, f"{data}.w1/{name}", {("t", 1): 4, ("t", 5): 6})
+    scanned = tuple(range(9))
+    checkpoints.write_facts(disk, f"{data}.w2/{SCAN_CHECKPOINTS}", {("t", 2): scanned})
+    checkpoints.write_facts(disk, f"{data}/{END_CHECKPOINTS}", {("t", 2): (0, 1, 2, 1)})
+    Resizing([data], [1, 2]).take_over(metadata())
+    for name in (checkpoints.RECOVERY_POINTS, checkpoints.FIRST_DIRTY, checkpoints.HIGH_WATERMARKS):
+        assert checkpoints.read_offsets(disk, f"{data}/{name}") == {("t", 0): 3, ("t", 2): 70}
+        assert checkpoints.read_offsets(disk, f"{data}.w1/{name}") == {("t", 1): 4}
+    assert checkpoints.read_facts(disk, f"{data}/{SCAN_CHECKPOINTS}", lambda *all_: all_) == {
+        ("t", 2): scanned
+    }
+    assert checkpoints.read_facts(disk, f"{data}/{END_CHECKPOINTS}", lambda *all_: all_) == {}
+
+
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
@@ -175,6 +197,13 @@ def test_a_worker_that_was_killed_gives_a_new_one_nothing(data):
     Resizing([data], [1, 2, 3, 4]).take_over(told)
     assert [len(one) for one in places(data)] == [2, 2, 2, 0]
     assert not told.records
+
+
+def test_a_directory_that_a_kill_has_left_half_made_is_made(data):
+    os.makedirs(f"{data}.w3")
+    checkpoints.write_clean_shutdown(OsDisk(), f"{data}.w3")
+    make_directories([data], [1, 2, 3, 4])
+    assert meta_properties.is_member(f"{data}.w3")
 
 
 def test_directories_of_new_workers_are_of_the_same_cluster(data):

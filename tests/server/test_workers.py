@@ -12,7 +12,6 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-import odradek
 from odradek.embedding.free_port import free_port
 from tests.server.scrape import scraped, until
 from tests.server.workers import Workers
@@ -289,17 +288,6 @@ def test_fewer_workers_are_refused_after_a_kill(start, tmp_path):
     assert status == 1
     assert f"{tmp_path}/data.w2 was not stopped cleanly" in sentence
     assert sorted(tmp_path.glob("data*/*-*")) == before
-
-
-def test_a_directory_of_a_node_alone_is_refused_as_it_is(tmp_path, start):
-    with odradek.Broker(data_dir=tmp_path / "data") as broker:
-        produce(broker.bootstrap_servers, "t", numbered(0, 1))
-    before = sorted(path.name for path in (tmp_path / "data").iterdir())
-    status, sentence = status_of(Workers(tmp_path, 2))
-    assert status == 1
-    assert "belongs to a node without workers" in sentence
-    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == before
-    assert not (tmp_path / "data.w1").exists()
 
 
 def test_more_workers_than_processors_serve_after_a_warning(start):

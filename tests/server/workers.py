@@ -12,6 +12,7 @@ from tests.server.scrape import until
 READY = re.compile(
     r"odradek \S+ ready on (.+) \((\d+) workers, nodes (\d+) to (\d+), cluster (\S{22}), data (.+)\)"
 )
+READY_ALONE = re.compile(r"odradek \S+ ready on (.+) \(node (\d+), cluster (\S{22}), data (.+)\)")
 RUNS = re.compile(r"worker (\d+) \(node \d+\) runs as process (\d+)")
 SERVES = re.compile(r"worker (\d+) \(node \d+\) serves, process (\d+)")
 CONTROLLER = re.compile(r"controller \d+ at (\S+)/controller:1 leads")
@@ -31,12 +32,14 @@ def is_alive(pid):
 
 
 class Workers:
-    """The parent and its workers. `stop` ends them if they run."""
+    """The parent and its workers; 1 is a node alone. `stop` ends them if they run."""
 
     def __init__(self, folder, count, *arguments, **environ):
         self.folder = folder
         self.count = count
-        self.arguments = ["--data-dir", str(folder / "data"), "--workers", str(count), *arguments]
+        self.arguments = ["--workers", str(count), *arguments]
+        if not any("log.dirs=" in one for one in arguments):
+            self.arguments += ["--data-dir", str(folder / "data")]
         self.arguments += ["--set", "group.initial.rebalance.delay.ms=0"]
         if not any("listeners=" in one or one == "--listen" for one in arguments):
             self.arguments += ["--listen", "127.0.0.1:0"]
@@ -68,7 +71,7 @@ class Workers:
 
     @property
     def ready(self):
-        return READY.search(self.out.read_text())
+        return (READY if self.count > 1 else READY_ALONE).search(self.out.read_text())
 
     @property
     def bootstrap_servers(self):

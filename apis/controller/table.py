@@ -39,5 +39,6 @@ CONTROLLER_MODULES: Mapping[int, str] = {
     73: "controller.partitions",
     80: "quorum",
     81: "quorum",
+    94: "quorum",
 }
 """API key -> module."""

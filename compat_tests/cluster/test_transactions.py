@@ -82,7 +82,7 @@ def producers_at(member: Member, topic: str) -> Any:
 
 @pytest.mark.parametrize("order", ["ours-other-kafka", "kafka-ours-other"])
 def test_followers_tell_the_producers_that_the_leader_tells(members: dict[str, Member], order: str) -> None:
-    """Of ended transactions, of an open one, and of a producer without."""
+    """Followers of ended transactions, of an open one, and of a producer without one."""
     from confluent_kafka import Producer
 
     replicas = [members[name] for name in order.split("-")]

@@ -201,7 +201,7 @@ def test_networks_are_taken_and_refused_alike(pair: Pair) -> None:
 
 
 def test_a_network_is_where_its_addresses_are(pair: Pair) -> None:
-    """Of the guest, who is at 127.0.0.2."""
+    """Rules for the guest, who is at 127.0.0.2."""
     if is_older(pair):
         pytest.skip("Kafka 3.9 knows no networks")
     inside = ["127.0.0.0/8", "127.0.0.2/32", "127.0.0.3/31", "127.255.255.255/8", "1.2.3.4/0"]

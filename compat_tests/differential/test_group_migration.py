@@ -263,7 +263,7 @@ def test_classic_members_join_alike(pair: Pair, situation: Situation, instance: 
 
 @pytest.mark.parametrize("situation", [*OF_CONSUMERS, empty_classic_group, simple_group], ids=_named)
 def test_joins_without_a_subscription_are_answered_alike(pair: Pair, situation: Situation) -> None:
-    """Of the type `consumer`: nothing, half of one, one that is cut, a length and a version that are none."""
+    """Joins of the type `consumer` with nothing, half a subscription, or a wrong length or version."""
     topic = topic_of_groups(pair, "wanted", 2)
     whole = subscription(topic)
     for metadata in (b"", b"\0", whole[:-1], whole[:2] + b"\x7f\xff\xff\xff", b"\xff\xff" + whole[2:]):

@@ -335,7 +335,7 @@ def test_standbys_and_endpoints(pair: Pair) -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_static_members_come_and_go_alike(pair: Pair, version: int) -> None:
-    """Of Kafka Streams with `group.instance.id` (KIP-1071)."""
+    """Members of Kafka Streams with `group.instance.id` (KIP-1071)."""
     if version not in pair.versions(StreamsGroupHeartbeatRequest):
         pytest.skip("this release has no such version")
     topic = new_topic(pair, "streams-static", 2)
@@ -385,7 +385,7 @@ def test_static_members_come_and_go_alike(pair: Pair, version: int) -> None:
 
 
 def test_tags_that_members_lack_are_told_alike(pair: Pair) -> None:
-    """Of version 1: older clients do not know the status."""
+    """Only version 1 has the status: older clients do not know it."""
     if 1 not in pair.versions(StreamsGroupHeartbeatRequest):
         pytest.skip("this release has no such status")
     topic = new_topic(pair, "streams-tags", 1)

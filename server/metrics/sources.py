@@ -583,7 +583,7 @@ def _process_of_linux() -> Samples:
 
 
 def _linux_disk() -> Samples:
-    """What Linux counts for this process; none on other systems, and where it may not be read."""
+    """Numbers that Linux counts for this process; none elsewhere, and where they may not be read."""
     try:
         with open("/proc/self/io", encoding="ascii") as file:
             counted = {name: int(value) for name, value in (line.split(":") for line in file)}

@@ -8,6 +8,7 @@ Kafka lists them if it was started with a reporter that takes them.
 
 From version 5 on a client says which node of which cluster it believes to speak with. If it is wrong, as an
 address has gone over to another node, REBOOTSTRAP_REQUIRED tells it to begin anew with its first addresses.
+A controller takes any cluster and node, as Kafka's does.
 
 A request of an unknown version is answered in version 0 with error 35 and the entry of ApiVersions, so that
 the client can choose another version; the connection does that, since the body cannot be decoded.
@@ -58,9 +59,12 @@ class ApiVersions:
         current_view: Callable[[], ClusterView],
         served: Mapping[int, range],
         controller_versions: ControllerVersions | None = None,
+        *,
+        is_controller: bool = False,
     ) -> None:
         """`served` has the versions of each served API, `controller_versions` those of a cluster's
         controllers."""
+        self._is_controller = is_controller
         self._node_id = node_id
         self._current_view = current_view
         self._controller_versions = controller_versions
@@ -83,10 +87,7 @@ class ApiVersions:
             context.connection.client_software_name = name
             context.connection.client_software_version = software_version
         view = self._current_view()
-        if request.node_id != ANY_NODE and (request.cluster_id, request.node_id) != (
-            view.cluster_id,
-            self._node_id,
-        ):
+        if self._is_of_another(request, view):
             return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
         return ApiVersionsResponse(
             api_keys=self._api_keys(with_client_metrics=bool(view.client_metrics_configs)),
@@ -102,6 +103,12 @@ class ApiVersions:
                 if level > 0
             ],
         )
+
+    def _is_of_another(self, request: ApiVersionsRequest, view: ClusterView) -> bool:
+        """Whether the client means to speak with another node."""
+        if self._is_controller or request.node_id == ANY_NODE:
+            return False
+        return (request.cluster_id, request.node_id) != (view.cluster_id, self._node_id)
 
     def _features(self) -> Mapping[str, tuple[int, int]]:
         """Lowest and highest level by feature."""
@@ -135,7 +142,13 @@ def _common(own: ApiVersion, controllers: Mapping[int, tuple[int, int]]) -> ApiV
 
 def _make(parts: SharedApiParts) -> ApiVersions:
     node = parts.node
-    return ApiVersions(node.node_id, node.current_view, parts.versions, node.controller_versions)
+    return ApiVersions(
+        node.node_id,
+        node.current_view,
+        parts.versions,
+        node.controller_versions,
+        is_controller=node.is_controller,
+    )
 
 
 API = SharedApi(

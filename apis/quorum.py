@@ -297,7 +297,7 @@ APIS = (
         needs=(on_cluster(Operation.ALTER),),
         forwarded=Forwarding.AS_IT_COMES,
     ),
-    Api(
+    SharedApi(
         UnregisterControllerRequest,
         UnregisterControllerResponse,
         make=lambda parts: UnregisterController(parts.node.node_id, parts.node.current_view),

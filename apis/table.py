@@ -123,7 +123,7 @@ SELDOM = {
     91: Row("share_groups"),
     92: Row("share_groups"),
     93: Row("streams_groups"),
-    94: Row("quorum"),
+    94: both("quorum"),
 }
 AMONG_NODES = {
     56: Row(controller="controller.partitions"),

@@ -15,6 +15,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.librdkafka_names import LIBRDKAFKA_NAMES, SECRETS, java_names
 from odradek.client.profiles import config_path, read_profiles
 from odradek.client.settings import CLIENT_OPTIONS, DEFAULT_PORT, ClientSettings, is_client_option
+from odradek.config.command_line import exact, readable
 from odradek.config.near_names import did_you_mean
 from odradek.security.client_security import SECURITY_OPTIONS
 
@@ -23,6 +24,8 @@ PATIENCE_MS = 15_000
 """How long a person waits for a broker that does not answer; programs wait for 60 s."""
 UNKNOWN_TOPIC_MS = 1_000
 """How long a topic may be unknown; most often its name has a slip."""
+_PATH = ".location"
+"""With what the names of properties end whose values are paths."""
 _OF_OTHER_CLIENTS = frozenset(
     {
         *("message.timeout.ms", "reconnect.backoff.ms", "retry.backoff.max.ms"),
@@ -46,6 +49,7 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-F", "--command-config", metavar="FILE", help="Kafka's properties for the connection")
     group.add_argument(
         "-X",
+        type=exact,
         action="append",
         default=[],
         dest="properties",
@@ -187,4 +191,4 @@ def _property(text: str) -> tuple[str, str]:
             f"-X {name} would show the secret to everybody who can list the processes of this machine: put "
             "it into a profile, into the file of --command-config, or (a password) into ODRADEK_SASL_PASSWORD"
         )
-    return name, value
+    return name, value if name.endswith(_PATH) else readable(value)

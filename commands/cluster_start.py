@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from odradek.commands.selecting import parse_whole
+from odradek.config.command_line import exact
 
 if TYPE_CHECKING:
     from odradek.embedding.embedded_cluster import Cluster
@@ -45,6 +46,7 @@ def add_start(actions: Any) -> None:
     )
     parser.add_argument(
         "--set",
+        type=exact,
         action="append",
         default=[],
         dest="sets",

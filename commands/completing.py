@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from odradek.commands.command import COMMANDS, main_parser, parser_of
+from odradek.config.command_line import DIRECTORIES, FILES
 
 _NAMES = {
     "TOPIC": "topics",
@@ -21,8 +22,6 @@ _NAMES = {
     "PROFILE": "profiles",
 }
 """Metavar of an argument -> the kind of the names that brokers or the configuration know."""
-_FILES = {"FILE", "PATH", "server.properties", "DIR_OR_FILE"}
-_DIRECTORIES = {"DIR", "DIRECTORY"}
 _CURSOR = "\0"
 
 Names = Callable[[str, Sequence[str]], list[str]]
@@ -140,9 +139,9 @@ def _values(place: _Place, action: argparse.Action, words: Sequence[str], names:
     kind = _NAMES.get(str(action.metavar), "profiles" if action.dest == "profile" else None)
     if kind is not None:
         return Found("names", dict.fromkeys(names(kind, words), ""))
-    if action.metavar in _FILES:
+    if action.metavar in FILES:
         return Found("files")
-    return Found("directories") if action.metavar in _DIRECTORIES else Found("names")
+    return Found("directories") if action.metavar in DIRECTORIES else Found("names")
 
 
 def _helps_of_options(place: _Place) -> dict[str, str]:

@@ -14,6 +14,7 @@ from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, ne
 from odradek.commands.asking import failed
 from odradek.commands.output import Column, Output, quantity
 from odradek.commands.selecting import matching, no_such
+from odradek.config.command_line import exact, readable
 from odradek.wire.errors import ErrorCode
 
 ABOUT = """\
@@ -77,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("values", nargs="*", metavar="NAME=VALUE", help="or NAME+=VALUE, NAME-=VALUE for lists")
     one.add_argument(
         "--secret",
+        type=exact,
         action="append",
         default=[],
         dest="secrets",
@@ -319,6 +321,7 @@ def _secret(text: str) -> tuple[str, str]:
     name, equals, path = text.partition("=")
     if not equals or not name or not path:
         raise ClientError(f"--secret {text} is not NAME=FILE")
+    name = readable(name)
     try:
         if path == "-":
             value = sys.stdin.read(_SECRET_BYTES_MAX)

@@ -23,6 +23,7 @@ from odradek.commands.record_format import FORMAT_HELP, RecordFormat
 from odradek.commands.record_json import json_lines
 from odradek.commands.record_printer import Lines, RecordPrinter, Test
 from odradek.commands.selecting import matching, no_such, parse_partition, parse_whole
+from odradek.config.command_line import exact
 from odradek.wire.record_layout import Record
 
 ABOUT = """\
@@ -105,22 +106,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--control-records", action="store_true", help="print also the markers that end transactions"
     )
     searching = parser.add_argument_group("searching")
-    searching.add_argument("--key", metavar="KEY", help="only records with this key")
+    searching.add_argument("--key", type=exact, metavar="KEY", help="only records with this key")
     searching.add_argument(
-        "--grep", metavar="TEXT", help="only records with this in key, value or headers; /RE2/ is a pattern"
+        "--grep",
+        type=exact,
+        metavar="TEXT",
+        help="only records with this in key, value or headers; /RE2/ is a pattern",
     )
     printing = parser.add_argument_group("printing")
     form = printing.add_mutually_exclusive_group()
-    form.add_argument("-f", "--format", metavar="FORMAT", help="as said below (default: the value, a line)")
+    form.add_argument(
+        "-f", "--format", type=exact, metavar="FORMAT", help="as said below (default: the value, a line)"
+    )
     add_form_arguments(
         form, LINES, "lines of the format, or one object a line (json and jsonl), which produce --json takes"
     )
     printing.add_argument(
-        "-K", "--key-separator", metavar="SEP", help="the key and this before each value; not with -f, --json"
+        "-K",
+        "--key-separator",
+        type=exact,
+        metavar="SEP",
+        help="the key and this before each value; not with -f, --json",
     )
     printing.add_argument(
         "-D",
         "--delimiter",
+        type=exact,
         metavar="SEP",
         help="what ends a record (default \\n; \\0, \\xNN); not with -f, --json",
     )

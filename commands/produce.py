@@ -21,6 +21,7 @@ from odradek.commands.output import quantity, terminal
 from odradek.commands.record_format import unescaped
 from odradek.commands.record_json import ReadRecord, read_record
 from odradek.commands.selecting import parse_whole
+from odradek.config.command_line import exact
 from odradek.wire.compression import compression_named
 from odradek.wire.errors import ErrorCode
 
@@ -62,16 +63,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     records.add_argument(
         "-J", "--json", action="store_true", help="each line is an object as consume --json prints"
     )
-    records.add_argument("-k", "--key", metavar="KEY", help="the key of all records")
+    records.add_argument("-k", "--key", type=exact, metavar="KEY", help="the key of all records")
     records.add_argument(
         "-K",
         "--key-separator",
+        type=exact,
         metavar="SEP",
         help="the key is what stands before this; a line without it has none",
     )
     records.add_argument(
         "-H",
         "--header",
+        type=exact,
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -79,7 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     records.add_argument("-Z", "--nulls", action="store_true", help="empty values and keys are null")
     records.add_argument(
-        "-D", "--delimiter", default="\\n", metavar="SEP", help="what ends a record (default \\n; \\0, \\xNN)"
+        "-D",
+        "--delimiter",
+        type=exact,
+        default="\\n",
+        metavar="SEP",
+        help="what ends a record (default \\n; \\0, \\xNN)",
     )
     writing = parser.add_argument_group("writing")
     writing.add_argument(

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
+from odradek.config.command_line import exact
 from odradek.wire.version import __version__
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--set",
+        type=exact,
         action="append",
         default=[],
         dest="sets",

@@ -1,7 +1,8 @@
 """The command lines of Odradek: one parser for the commands, their actions and the jobs on Spark.
 
 What argparse leaves open is decided here: options may stand between names, a slip is answered with the name
-that is near, and a command without its action shows its help.
+that is near, and a command without its action shows its help. Names that are not UTF-8 become what a broker
+would make of them.
 """
 
 import argparse
@@ -11,9 +12,32 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from odradek.config.near_names import did_you_mean
+from odradek.wire.java_text import AS_JAVA
 
+FILES = frozenset({"FILE", "PATH", "server.properties", "DIR_OR_FILE"})
+"""Metavars of arguments that are paths of files."""
+DIRECTORIES = frozenset({"DIR", "DIRECTORY"})
+"""Metavars of arguments that are paths of directories."""
 SIMILAR_ACTIONS = 0.6
 """Names of actions are short: one letter is a larger share of them."""
+
+
+def readable(word: str) -> str:
+    """A word of the command line as text that a request can hold: what is not UTF-8 becomes U+FFFD.
+
+    Python keeps such bytes as surrogates, which no request can hold. Java's tools and brokers read U+FFFD.
+    """
+    if word.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in word):
+        return word
+    try:
+        return word.encode("utf-8", "surrogateescape").decode("utf-8", AS_JAVA)
+    except UnicodeEncodeError:  # Halves of characters that stand for no byte, as Windows has them.
+        return word.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def exact(word: str) -> str:
+    """The type of an argument that keeps its bytes: a part of a record, or a value that may be a path."""
+    return word
 
 
 class Layout(argparse.RawDescriptionHelpFormatter):
@@ -77,6 +101,11 @@ class Parser(argparse.ArgumentParser):
                 hint = did_you_mean(word.partition("=")[0], known)
                 break
         self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        if action.type is not exact and action.metavar not in FILES | DIRECTORIES:
+            arg_string = readable(arg_string)
+        return super()._get_value(action, arg_string)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:

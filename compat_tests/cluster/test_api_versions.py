@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.differential.harness import Side
-from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
+from compat_tests.quorum import CONTROLLER_ID, Controllers, KafkaMember, OdradekMember
 from odradek.coordinator.cluster.features import NODE_FEATURES
+from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import api_keys, is_forwardable
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
@@ -24,15 +27,35 @@ def test_supported_features_are_those_that_the_node_has_registered(odradek: Odra
 def test_forwarded_apis_have_the_versions_that_kafka_tells(
     odradek: OdradekMember, kafka: KafkaMember
 ) -> None:
+    """Our controller serves versions that Kafka's broker has dropped: under it the last ones are compared."""
     told = []
     for one in (odradek, kafka):
         side = Side("broker", one.bootstrap_servers)
         answer = side.ask(VERSIONS, 4)
         side.close()
-        told.append({key.api_key: (key.min_version, key.max_version) for key in answer.api_keys})
+        told.append(
+            {
+                key.api_key: (0 if Controllers.are_ours else key.min_version, key.max_version)
+                for key in answer.api_keys
+            }
+        )
     ours, theirs = told
     forwarded = [key for key in api_keys() if is_forwardable(key)]
     assert {key: ours.get(key) for key in forwarded} == {key: theirs.get(key) for key in forwarded}
+
+
+def test_a_controller_takes_any_pair_of_cluster_and_node(controllers: Controllers) -> None:
+    """Only brokers compare them with their own (KIP-1242)."""
+    side = Side("controller", controllers.bootstrap_servers)
+    expected, found = {}, {}
+    own = (controllers.cluster_id, CONTROLLER_ID)
+    for pair in (own, (None, -1), (own[0], 7), ("another", own[1]), ("another", 7), (None, 7), (own[0], -1)):
+        is_half = (pair[0] is None) != (pair[1] == -1)
+        expected[pair] = ErrorCode.INVALID_REQUEST if is_half else ErrorCode.NONE
+        answer = side.ask(replace(VERSIONS, cluster_id=pair[0], node_id=pair[1]), 5)
+        found[pair] = answer.error_code
+    side.close()
+    assert found == expected
 
 
 def test_describe_cluster_tells_fenced_brokers_to_those_who_ask(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compat_tests.differential.harness import Side
-from compat_tests.quorum import KafkaMember, OdradekMember
+from compat_tests.quorum import CONTROLLER_ID, KafkaMember, OdradekMember
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from odradek.wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
@@ -25,6 +25,7 @@ from odradek.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartit
 from odradek.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from odradek.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest
+from odradek.wire.messages.unregister_controller import UnregisterControllerRequest
 from odradek.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 Sides = tuple[Side, Side]
@@ -111,6 +112,8 @@ REQUESTS: list[tuple[Any, int]] = [
         2,
     ),
     (UnregisterBrokerRequest(broker_id=4711), 0),
+    (UnregisterControllerRequest(controller_id=4711), 0),
+    (UnregisterControllerRequest(controller_id=CONTROLLER_ID), 0),
     (
         DeleteAclsRequest(
             filters=[

@@ -70,7 +70,7 @@ UNORDERED = {
     "ShareFetch": {"responses": "topic_id", "partitions": "partition_index"},
     "ShareGroupDescribe": {"groups": "group_id", "members": "member_id", "topic_partitions": "topic_id"},
     "ShareGroupHeartbeat": {"topic_partitions": "topic_id"},
-    "StreamsGroupDescribe": {"groups": "group_id", "members": "member_id"},
+    "StreamsGroupDescribe": {"groups": "group_id", "members": "member_id", "client_tags": "key"},
 }
 """Lists that Kafka keeps in hash tables: API -> field -> what to sort its items by."""
 

@@ -164,6 +164,65 @@ def _create_each_line(pair: Pair) -> None:
         pair.ask(lambda _, s=several: CreateAclsRequest(creations=s), version, "several")  # type: ignore[misc]
 
 
+NETWORKS = [
+    *("10.0.0.0/8", "10.1.2.3/16", "10.0.0.0/0", "10.0.0.1/32", "10.0.0.0/33", "10.0.0.0/08", "010.0.0.0/8"),
+    *("300.0.0.0/8", "10.0.0/8", "10.0.0.0/", "/8", "/", "10.0.0.0/8/8", "10.0.0.0/-1", "10.0.0.0/255.0.0.0"),
+    *(" 10.0.0.0/8", "10.0.0.0 /8", "no/slash", "*/8", "10.0.0.0/\u0668"),
+    *("::/0", "::1/128", "2001:db8::/32", "2001:db8::1/32", "2001:DB8::/32", "::1/129", "::1/-1", "::1/x"),
+    *("::1/", "::1/+64", "::1/ 64", "::1/6_4", "::1/064", "::1/64/64", "::1/99999999999", "::1/\u0666\u0664"),
+    *("::g/64", "1:2:3/64", "1::2::3/64", ":/64", "::1.2.3.4/64", "::ffff:10.0.0.0/104", "::ffff:a00:0/104"),
+    *("0:0:0:0:0:ffff:a00:0/104", "::FFFF:10.0.0.0/128", "::ffff:0:10.0.0.0/96", "64:ff9b::10.0.0.0/96"),
+    *("[::1]/64", "[::1/64", "::1]/64", "[]/64:", "[::ffff:10.0.0.0]/104", "[10.0.0.0]/8", "[2001:db8::]/32"),
+    *("fe80::1%1/64", "fe80::1%/64", "fe80::1%no-interface/64", "[fe80::1%1]/64", "::ffff:10.0.0.0%1/104"),
+    *(
+        "a:b/64",
+        "1:2:3:4:5:6:7:8/64",
+        "1:2:3:4:5:6:7:8:9/64",
+        "00001::/64",
+        "::00ffff/64",
+        "::10000/64",
+        " ::1/64",
+    ),
+    *("1:2:3:4:5:6:7::/64", "1:2:3:4:5:6:7:8::/64", "::2:3:4:5:6:7:8/64", "1:2:3:4:5:6:1.2.3.4/64"),
+    *("::1.2.3/64", "::1.2.3.400/64", "::01.2.3.4/64", "::1.2.3.4:5/64", ":1::/64", "1:::2/64", "::1:/64"),
+]
+
+
+def test_networks_are_taken_and_refused_alike(pair: Pair) -> None:
+    """Hosts with a slash (CIDR)."""
+    if is_older(pair):
+        pytest.skip("Kafka 3.9 takes any text")
+    version = max(pair.versions(CreateAclsRequest))
+    with pair.collecting():
+        for host in NETWORKS:
+            request = CreateAclsRequest(creations=[creation(resource_name="networks", host=host)])
+            pair.ask(lambda _, request=request: request, version, repr(host))
+    same_acls(pair)
+
+
+def test_a_network_is_where_its_addresses_are(pair: Pair) -> None:
+    """Rules for the guest, who is at 127.0.0.2."""
+    if is_older(pair):
+        pytest.skip("Kafka 3.9 knows no networks")
+    inside = ["127.0.0.0/8", "127.0.0.2/32", "127.0.0.3/31", "127.255.255.255/8", "1.2.3.4/0"]
+    outside = ["127.0.0.0/31", "127.0.0.3/32", "128.0.0.0/8", "::/0", "[::1]/0", "::127.0.0.2/96"]
+    of_guest = {
+        "resource_type": ResourceType.CLUSTER,
+        "resource_name": CLUSTER_NAME,
+        "principal": "User:ANONYMOUS",
+        "operation": Operation.DESCRIBE,
+    }
+    for side in pair.sides:
+        create(side, *(creation(**of_guest, host=host) for host in outside))
+        for host in inside:
+            create(side, creation(**of_guest, host=host))
+            wait_for(side, GUEST, 0)
+            found = {**FILTER, "resource_type_filter": ResourceType.CLUSTER, "host_filter": host}
+            side.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(**found)]), 1)
+            wait_for(side, GUEST, 31)
+    same_acls(pair)
+
+
 UNKNOWN_FIELDS = ("resource_type", "operation", "permission_type")
 
 

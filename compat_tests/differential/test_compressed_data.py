@@ -4,8 +4,6 @@ ones. Kafka's consumers and cleaner read what its broker takes.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,8 +13,7 @@ from compat_tests.differential.test_deletes import offsets
 from compat_tests.differential.test_records import NOTHING_CONVERTED, batch, fetch, produce
 from compat_tests.differential.test_settings import is_older
 from compat_tests.differential.topics import NOW_MS, new_topic
-from odradek.wire.checksums import crc32c
-from odradek.wire.compression import Compression, compress
+from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -26,46 +23,10 @@ from odradek.wire.messages.incremental_alter_configs import (
 from odradek.wire.messages.list_offsets import ListOffsetsRequest
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.records import build_batch
+from tests.kit.compressed_forms import CODECS, HEADER_BYTES, UNREADABLE, forms, with_section
 
-HEADER_BYTES, LENGTH_POSITION, CRC_POSITION, ATTRIBUTES_POSITION = 61, 8, 17, 21
-LENGTH_FROM = 12
 TOPIC, MAX_TIMESTAMP = 2, -3
 """A type of resource, and the time for which ListOffsets gives the latest one."""
-CODECS = (Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD)
-XERIAL_HEADER_BYTES = 16
-SKIPPABLE_FRAME = struct.pack("<II", 0x184D2A50, 4) + b"skip"
-"""Of lz4 and zstd alike."""
-
-
-def forms(codec: Compression, records: bytes) -> Iterator[tuple[str, bytes]]:
-    """The name of each form, and the section of a batch in it."""
-    whole, middle = compress(codec, records), len(records) // 2
-    first, second = compress(codec, records[:middle]), compress(codec, records[middle:])
-    empty = compress(codec, b"")
-    yield "as it is", whole
-    yield "zeros behind it", whole + bytes(8)
-    yield "one zero behind it", whole + bytes(1)
-    yield "many zeros behind it", whole + bytes(1_000)
-    yield "other bytes behind it", whole + b"\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c"
-    yield "two of them", first + second
-    yield "an empty one behind it", whole + empty
-    yield "an empty one before it", empty + whole
-    yield "twice", whole + whole
-    yield "the end is missing", whole[:-1]
-    yield "a frame to skip behind it", whole + SKIPPABLE_FRAME
-    yield "a frame to skip before it", SKIPPABLE_FRAME + whole
-    if codec is Compression.SNAPPY:
-        yield "blocks of two", first + second[XERIAL_HEADER_BYTES:]
-        yield "an empty block behind it", whole + struct.pack(">i", 1) + b"\0"
-        yield "a block of no bytes behind it", whole + struct.pack(">i", 0)
-
-
-def with_section(plain: bytes, codec: Compression, section: bytes) -> bytes:
-    made = bytearray(plain[:HEADER_BYTES] + section)
-    struct.pack_into(">h", made, ATTRIBUTES_POSITION, codec)
-    struct.pack_into(">i", made, LENGTH_POSITION, len(made) - LENGTH_FROM)
-    struct.pack_into(">I", made, CRC_POSITION, crc32c(bytes(made[ATTRIBUTES_POSITION:])))
-    return bytes(made)
 
 
 def whether_taken(side: Side, answer: Any) -> None:
@@ -86,9 +47,13 @@ def test_each_form_is_taken_and_read_alike(pair: Pair, codec: Compression, topic
     with pair.collecting():
         for name, section in forms(codec, plain[HEADER_BYTES:]):
             records = with_section(plain, codec, section)
-            pair.ask(
+            answers = pair.ask(
                 lambda side, records=records: produce(side, topic, records), version, name, see=whether_taken
             )
+            for side, answer in zip(("Kafka", "Odradek"), answers, strict=True):
+                code = answer.responses[0].partition_responses[0].error_code
+                if (code == ErrorCode.NONE) == (name in UNREADABLE[codec]):
+                    pair.fail([f"{name}: {side} answers {code}"])
         pair.ask(lambda side: fetch(side, topic), NOTHING_CONVERTED, "all of it")
 
 

@@ -261,6 +261,29 @@ def test_classic_members_join_alike(pair: Pair, situation: Situation, instance: 
             compare_state(pair, group, note)
 
 
+@pytest.mark.parametrize("situation", [*OF_CONSUMERS, empty_classic_group, simple_group], ids=_named)
+def test_joins_without_a_subscription_are_answered_alike(pair: Pair, situation: Situation) -> None:
+    """Joins of the type `consumer` with nothing, half a subscription, or a wrong length or version."""
+    topic = topic_of_groups(pair, "wanted", 2)
+    whole = subscription(topic)
+    for metadata in (b"", b"\0", whole[:-1], whole[:2] + b"\x7f\xff\xff\xff", b"\xff\xff" + whole[2:]):
+        for version in JOIN_VERSIONS:
+            group = new_group()
+            situation(pair, group, topic, None)
+            protocols = [JoinGroupRequestProtocol(name="range", metadata=metadata)]
+
+            def request(side: Side, member: str = "") -> JoinGroupRequest:
+                return join(group, topic, member, protocols=protocols)
+
+            note = f"metadata {metadata!r}"
+            answers = pair.ask(request, version, note, see=seen)
+            if answers[0].error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                pair.ask(
+                    lambda side: request(side, side["joined"]), version, f"{note}, with its id", see=seen
+                )
+            compare_state(pair, group, note)
+
+
 @pytest.mark.parametrize("instance", [None, "i"], ids=["dynamic", "static"])
 @pytest.mark.parametrize("situation", OF_CLASSICS, ids=_named)
 def test_consumers_join_alike(pair: Pair, situation: Situation, instance: str | None) -> None:

@@ -129,6 +129,14 @@ def test_what_a_group_cannot_have_is_refused_alike(
     compare_settings(pair, group, {}, str(operations))
 
 
+def test_an_unknown_assignor_is_told_in_the_same_words(pair: Pair) -> None:
+    """The tool shows the sentence, which names those that there are."""
+    request = incremental(partly(GROUP, new_group(), ("streams.assignor.name", SET, "x")))
+    kafka, odradek = (one.responses[0].error_message for one in pair.ask(lambda _: request, 1))
+    assert kafka == odradek
+    assert "streams.assignor.name 'x' is not a registered task assignor." in odradek
+
+
 def test_there_are_no_settings_for_all_groups_in_both(pair: Pair) -> None:
     for operations in ([(SESSION, SET, "50000")], [(SESSION, DELETE, None)], []):
         pair.ask(lambda _: incremental(partly(GROUP, "", *operations)), 1, str(operations))

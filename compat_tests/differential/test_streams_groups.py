@@ -149,14 +149,14 @@ def has(*partitions: int, number: str = "0", standby: tuple[int, ...] = ()) -> d
     return {"active_tasks": ids(partitions), "standby_tasks": ids(standby), "warmup_tasks": []}
 
 
-def ask(pair: Pair, request: StreamsGroupHeartbeatRequest, note: str, **more: Any) -> int:
+def ask(pair: Pair, request: StreamsGroupHeartbeatRequest, note: str, version: int = 0, **more: Any) -> int:
     """The epoch that the member is told."""
-    return int(pair.ask(lambda _: request, 0, note, **more)[1].member_epoch)
+    return int(pair.ask(lambda _: request, version, note, **more)[1].member_epoch)
 
 
-def describe(pair: Pair, group: str, note: str) -> None:
+def describe(pair: Pair, group: str, note: str, version: int = 0) -> None:
     request = StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=True)
-    pair.ask(lambda _: request, 0, note)
+    pair.ask(lambda _: request, version, note)
 
 
 def test_a_member_alone_joins_stays_and_leaves(pair: Pair) -> None:
@@ -331,6 +331,98 @@ def test_standbys_and_endpoints(pair: Pair) -> None:
     ask(pair, stay(group, "n", epoch, **has(0)), "runs the task")
     describe(pair, group, "without a standby")
     ask(pair, join(group, "m", counts), "the first one is back, and keeps a copy")
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_static_members_come_and_go_alike(pair: Pair, version: int) -> None:
+    """Members of Kafka Streams with `group.instance.id` (KIP-1071)."""
+    if version not in pair.versions(StreamsGroupHeartbeatRequest):
+        pytest.skip("this release has no such version")
+    topic = new_topic(pair, "streams-static", 2)
+    group = new_group(pair)
+    plain = subtopology("0", [topic])
+
+    def beat(request: StreamsGroupHeartbeatRequest, note: str, instance: str | None = "i") -> int:
+        return ask(pair, replace(request, instance_id=instance), note, version)
+
+    epoch = beat(join(group, "m", plain), "the first process")
+    beat(stay(group, "m", epoch, **has(0, 1)), "with its tasks")
+    describe(pair, group, "of a static member", version)
+    for note, wrong, instance in (
+        ("another process while it is there", join(group, "n", plain), "i"),
+        ("a dynamic member of its id", join(group, "m", plain), None),
+        ("no instance", stay(group, "m", epoch), None),
+        ("another instance", stay(group, "m", epoch), "j"),
+        ("an instance without a member", stay(group, "n", epoch), "j"),
+        ("another's instance", stay(group, "n", epoch), "i"),
+        ("an old epoch", stay(group, "m", epoch - 1), "i"),
+        ("an epoch to come", stay(group, "m", epoch + 1), "i"),
+        ("leaves for a while without an instance", stay(group, "m", -2), None),
+        ("another leaves for a while in its place", stay(group, "n", -2), "i"),
+        ("another leaves in its place", stay(group, "n", -1), "i"),
+        ("an unknown instance leaves for a while", stay(group, "m", -2), "j"),
+        ("an unknown instance leaves", stay(group, "m", -1), "j"),
+    ):
+        beat(wrong, note, instance)
+    describe(pair, group, "after all that was refused", version)
+    beat(stay(group, "m", -2), "it leaves for a while")
+    describe(pair, group, "while it is away", version)
+    beat(stay(group, "m", epoch), "it beats all the same")
+    epoch = beat(join(group, "n", plain), "the next process")
+    beat(stay(group, "n", epoch, **has(0, 1)), "it has the tasks")
+    beat(stay(group, "m", epoch), "the first process is not gone")
+    describe(pair, group, "of the next process", version)
+    beat(stay(group, "n", -2), "the next one leaves for a while, too")
+    epoch = beat(join(group, "o", plain, rack_id="elsewhere"), "one that is elsewhere")
+    describe(pair, group, "of the one elsewhere", version)
+    beat(stay(group, "o", epoch, **has(0, 1)), "with its tasks")
+    beat(join(group, "o", plain, rack_id="elsewhere"), "it joins again")
+    beat(join(group, "d", plain), "a dynamic member", None)
+    beat(stay(group, "d", -1), "the dynamic member leaves", None)
+    beat(stay(group, "o", -1), "the static one leaves for good")
+    describe(pair, group, "empty", version)
+    beat(join(group, "p", plain), "its place is free")
+
+
+def test_tags_that_members_lack_are_told_alike(pair: Pair) -> None:
+    """Only version 1 has the status: older clients do not know it."""
+    if 1 not in pair.versions(StreamsGroupHeartbeatRequest):
+        pytest.skip("this release has no such status")
+    topic = new_topic(pair, "streams-tags", 1)
+    group = new_group(pair, num_standby_replicas="1", rack_aware_assignment_tags="zone,rack")
+    plain = subtopology("0", [topic])
+    tagged = {
+        "neither": [],
+        "one": [KeyValue(key="zone", value="a")],
+        "the other": [KeyValue(key="rack", value="1")],
+        "an empty one": [KeyValue(key="zone", value=""), KeyValue(key="rack", value="1")],
+        "others": [KeyValue(key="Zone", value="a"), KeyValue(key="color", value="red")],
+        "both and more": [KeyValue(key=key, value="a") for key in ("rack", "color", "zone")],
+    }
+    for version in (1, 0):
+        for note, tags in tagged.items():
+            epoch = ask(pair, join(group, "m", plain, client_tags=tags), f"{note}, joins", version)
+            ask(pair, stay(group, "m", epoch, **has(0)), f"{note}, stays", version)
+            ask(pair, stay(group, "m", epoch, client_tags=tags), f"{note}, once more", version)
+            describe(pair, group, note, version)
+            ask(pair, stay(group, "m", -1), f"{note}, leaves", version)
+
+
+def test_copies_are_kept_where_tags_differ(pair: Pair) -> None:
+    if 1 not in pair.versions(StreamsGroupHeartbeatRequest):
+        pytest.skip("Kafka 4.3 does not look at them")
+    topic, changelog = new_topic(pair, "streams-zones", 1), new_topic(pair, "streams-zones-changelog", 1)
+    group = new_group(pair, num_standby_replicas="1", rack_aware_assignment_tags="zone")
+    counts = subtopology("0", [topic], state_changelog_topics=[internal(changelog)])
+
+    def of_zone(zone: str) -> dict[str, Any]:
+        return {"client_tags": [KeyValue(key="zone", value=zone)]}
+
+    epoch = ask(pair, join(group, "m", counts, **of_zone("a")), "the first member, in a", 1)
+    ask(pair, stay(group, "m", epoch, **has(0)), "it has the task", 1)
+    ask(pair, join(group, "n", counts, **of_zone("a")), "another in a", 1)
+    ask(pair, join(group, "o", counts, **of_zone("b")), "one in b", 1)
+    describe(pair, group, "of three members in two zones", 1)
 
 
 def test_offsets_go_by_member_epochs(pair: Pair) -> None:

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from compat_tests.differential.harness import Pair, Side
-from compat_tests.differential.test_settings import ONLY_NEWER
+from compat_tests.differential.test_settings import ONLY_NEWER, is_older
 from compat_tests.differential.topics import id_of, metadata_of, new_topic
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -205,6 +207,32 @@ def test_topics_grow_alike(pair: Pair) -> None:
             ),
             see=seen_cluster,
         )
+
+
+def test_topics_grow_by_so_many_partitions_at_once_alike(pair: Pair) -> None:
+    """All topics of a request count together: those that exist and grow. Nothing is created."""
+    if is_older(pair):
+        pytest.skip("Kafka 3.9 has no such limit")
+    one, other = new_topic(pair, "grow-much", 2), new_topic(pair, "grow-much", 3)
+    cases = {
+        "as many as may be": [(one, 10_002)],
+        "one too many": [(one, 10_003)],
+        "as many of two": [(one, 5_002), (other, 5_003)],
+        "too many of two": [(one, 5_002), (other, 5_004)],
+        "too many with a topic that is not there": [("not-there", 9_000), (one, 10_003)],
+        "as many with a topic that is not there": [("not-there", 20_000), (one, 10_002)],
+        "as many with one that gets fewer": [(other, 1), (one, 10_002)],
+        "too many with one that gets fewer": [(other, 1), (one, 10_003)],
+        "most of all": [(one, 2**31 - 1), (other, 2**31 - 1)],
+    }
+    version = max(pair.versions(CreatePartitionsRequest))
+    with pair.collecting():
+        for note, wanted in cases.items():
+            topics = [
+                CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in wanted
+            ]
+            request = CreatePartitionsRequest(topics=topics, timeout_ms=30_000, validate_only=True)
+            pair.ask(lambda _, request=request: request, version, note, any_order=True)
 
 
 def test_settings_of_a_topic_are_described_alike(pair: Pair) -> None:

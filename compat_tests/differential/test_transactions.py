@@ -625,7 +625,7 @@ def test_bad_offsets_in_transactions_are_refused_alike(pair: Pair) -> None:
 
 def offsets_of_members(pair: Pair, group: str, topic: str, cases: Iterable[Named], note: str) -> None:
     """Each in a transaction of its own version, and what is committed when that is over."""
-    for version in (3, 4, 5):
+    for version in (3, 4, 5, 6):
         if version not in pair.versions(TxnOffsetCommitRequest):
             continue
         name = new_id()

@@ -122,6 +122,10 @@ class Network(NamedTuple):
 
 _IPV4_NETWORK = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
 _WIDTHS = {4: 32, 6: 128}
+_JAVA_INT = re.compile(r"[+-]?\d+")
+_NO_INT = 1 << 31
+"""The first number that Java's int has not."""
+_LEADING_ZEROS = re.compile(r"(?<![0-9A-Fa-f])0+(?=[0-9A-Fa-f])")
 
 
 def network_of(host: str) -> Network:
@@ -141,19 +145,34 @@ def network_of(host: str) -> Network:
 
 
 def _ipv6_network(host: str, address: str, length: str) -> tuple[int, int]:
-    """The address as a number, and the length of the prefix."""
-    from ipaddress import IPv6Address
-
-    try:
-        bits = int(length)
-    except ValueError:
-        raise ValueError(f"Could not parse [{host}] - invalid prefix length") from None
+    """Address as a number, and length of the prefix, as Java reads them: the address may be in brackets,
+    and one that stands for an IPv4 address is none of IPv6."""
+    bits = int(length) if _JAVA_INT.fullmatch(length) else _NO_INT
+    if not -_NO_INT <= bits < _NO_INT:
+        raise ValueError(f"Could not parse [{host}] - invalid prefix length")
     if not 0 <= bits <= _WIDTHS[6]:
         raise ValueError(f"Could not parse [{host}] - prefix length must be between 0 and {_WIDTHS[6]}")
+    number = _ipv6_address(address)
+    if number is None:
+        raise ValueError(f"Could not parse [{address}]")
+    if number >> 32 == 0xFFFF:
+        raise ValueError(f"Could not parse [{address}] - not an IPv6 address")
+    return number, bits
+
+
+def _ipv6_address(text: str) -> int | None:
+    """None where it is none. A scope has to be a number: which interfaces there are is not known here."""
+    from ipaddress import IPv6Address
+
+    if len(text) > 2 and text[0] == "[" and text[-1] == "]":
+        text = text[1:-1]
+    text, mark, scope = text.partition("%")
+    if mark and not (scope.isascii() and scope.isdigit()):
+        return None
     try:
-        return int(IPv6Address(address)), bits
+        return int(IPv6Address(_LEADING_ZEROS.sub("", text)))
     except ValueError:
-        raise ValueError(f"Could not parse [{address}]") from None
+        return None
 
 
 def _network(version: int, address: int, bits: int) -> Network:

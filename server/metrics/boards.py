@@ -83,6 +83,7 @@ PLACES = (
     ("odradek_build_", "overview", "Process"),
     ("odradek_metrics_", "overview", "Process"),
     ("process_", "overview", "Process"),
+    ("kafka_server_kafkaserver_linux_disk_", "overview", "Process"),
     ("kafka_server_brokertopicmetrics_", "topics", "Traffic"),
     ("kafka_topic_", "topics", "Partitions"),
     ("kafka_cluster_partition_", "topics", "Partitions"),
@@ -122,7 +123,7 @@ TITLES = {
 colon, semicolon or full stop."""
 
 UNITS = (
-    (r"_bytes(_total)?$|bytes(in|out)_total$|_log_size$", "bytes"),
+    (r"_bytes(_total)?$|bytes(in|out)_total$|_log_size$|_disk_[rw]char$", "bytes"),
     (r"_seconds(_total)?$", "s"),
     (r"ms$|_time_max$|_time_avg$", "ms"),
     (r"_(ratio|share)(_max)?$", "percentunit"),

@@ -33,6 +33,8 @@ _TOPICS = "topics"
 _APIS = "APIs that were asked for"
 DESCRIPTION_COUNTS: Final = "kafka_server_group_coordinator_metrics_streams_group_topology_description"
 """Begins the names of the counters of descriptions of topologies (KIP-1331), which are 0 without a store."""
+LINUX_DISK: Final = "kafka_server_kafkaserver_linux_disk_"
+"""Begins the names of the numbers of /proc/self/io."""
 
 FAMILIES: Final = (
     # Requests
@@ -401,6 +403,18 @@ FAMILIES: Final = (
     Family("process_open_fds", GAUGE, (), "Open file descriptors."),
     Family("process_max_fds", GAUGE, (), "The limit of open file descriptors."),
     Family("process_start_time_seconds", GAUGE, (), "When the process began, since 1970."),
+    *(
+        Family(f"{LINUX_DISK}{name}", GAUGE, (), doc)
+        for name, doc in (
+            ("read_bytes", "Bytes that the process has caused to be read from disks, as Linux counts."),
+            ("write_bytes", "Bytes that the process has caused to be written to disks."),
+            ("rchar", "Bytes that the process has read, also from caches and connections."),
+            ("wchar", "Bytes that the process has written, also to caches and connections."),
+            ("syscr", "System calls of the process that read."),
+            ("syscw", "System calls of the process that write."),
+            ("cancelled_write_bytes", "Bytes of files that were deleted or cut before the write."),
+        )
+    ),
     Family("odradek_build_info", GAUGE, ("version", "python"), "1; the version of the broker."),
     Family(
         "odradek_worker_info", GAUGE, ("worker",),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.server.metrics.clients import client_samples
 from odradek.server.metrics.details import reasons_not_ready
 from odradek.server.metrics.exposition import Sample, label_text
-from odradek.server.metrics.families import DESCRIPTION_COUNTS, FAMILY
+from odradek.server.metrics.families import DESCRIPTION_COUNTS, FAMILY, LINUX_DISK
 from odradek.server.metrics.lag import AgeCache, GroupLag, lags_of
 from odradek.server.metrics.replication import replication_samples
 from odradek.server.metrics.shares import share_samples
@@ -462,6 +462,7 @@ class Sources:
         times = os.times()
         yield "process_cpu_seconds_total", _NO_LABELS, round(times.user + times.system, 2)
         yield from _process_of_linux()
+        yield from _linux_disk()
         labels = label_text(version=__version__, python=platform.python_version())
         yield "odradek_build_info", labels, 1
         if self._server.config.worker is not None:
@@ -579,6 +580,18 @@ def _process_of_linux() -> Samples:
     yield "process_open_fds", _NO_LABELS, descriptors
     yield "process_max_fds", _NO_LABELS, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     yield "process_start_time_seconds", _NO_LABELS, booted + int(fields[19]) / ticks
+
+
+def _linux_disk() -> Samples:
+    """Numbers that Linux counts for this process; none elsewhere, and where they may not be read."""
+    try:
+        with open("/proc/self/io", encoding="ascii") as file:
+            counted = {name: int(value) for name, value in (line.split(":") for line in file)}
+    except (OSError, ValueError):
+        return
+    for name, value in counted.items():
+        if (family := LINUX_DISK + name) in FAMILY:
+            yield family, _NO_LABELS, value
 
 
 assert all(name in FAMILY for name, _ in (*_LOG_VALUES, *_VIEW_VALUES, *_MINIMUM_VALUES, *_TRAFFIC))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.config.command_line import Parser
+from odradek.config.command_line import Parser, exact
 
 
 @pytest.fixture
@@ -61,3 +61,34 @@ def test_an_unknown_option_shows_the_usage_of_its_action(parser, capsys):
 
 def test_without_an_action_the_help_is_shown(parser, capsys):
     assert "positional arguments:\n  ACTION\n" in refused(parser, capsys)
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        (b"plain", "plain"),
+        ("müller".encode(), "müller"),
+        (b"m\xfcller", "m\ufffdller"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (b"\xe2\x82-", "\ufffd-"),
+        (b"\xed\xa0\x80", "\ufffd"),
+    ],
+)
+def test_what_is_not_utf8_becomes_what_a_broker_makes_of_it(parser, word, text):
+    options = parser.parse_args(["describe", word.decode("utf-8", "surrogateescape")])
+    assert options.topics == [text]
+
+
+def test_half_a_character_that_stands_for_no_byte_is_replaced(parser):
+    options = parser.parse_args(["describe", "\ud800", "\ud83d\ude00"])
+    assert options.topics == ["\ufffd", "\U0001f600"]
+
+
+def test_paths_and_parts_of_records_keep_their_bytes():
+    made = Parser(prog="odradek")
+    made.add_argument("--topic", metavar="TOPIC")
+    made.add_argument("--from", dest="file", metavar="FILE")
+    made.add_argument("--key", metavar="KEY", type=exact)
+    name = "m\udcfcller"
+    options = made.parse_args(["--topic", name, "--from", name, "--key", name])
+    assert (options.topic, options.file, options.key) == ("m\ufffdller", name, name)

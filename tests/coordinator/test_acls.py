@@ -190,6 +190,9 @@ def test_decisions_and_filters_are_those_of_a_loop_over_all_rules(changes, quest
         ("10.0.0.1/32", ["10.0.0.1"], ["10.0.0.2"]),
         ("0.0.0.0/0", ["0.0.0.1", "255.255.255.255"], ["::1"]),
         ("2001:db8::5/32", ["2001:db8::", "2001:db8:ffff::1"], ["2001:db9::", "10.0.0.1"]),
+        ("[2001:db8::5]/32", ["2001:db8::", "2001:db8:ffff::1"], ["2001:db9::", "10.0.0.1"]),
+        ("fe80::1%7/64", ["fe80::2"], ["fe81::2"]),
+        ("::000a:01.2.3.4/96", ["::a:1.2.3.4"], ["::b:1.2.3.4"]),
         ("::/0", ["::1"], ["127.0.0.1"]),
     ],
 )
@@ -220,6 +223,11 @@ def test_a_rule_for_a_network_is_removed_like_any_other():
          "between 0 and 128"),
         ("::1/x", "Invalid CIDR notation '::1/x': Could not parse [::1/x] - invalid prefix length"),
         ("::g/64", "Invalid CIDR notation '::g/64': Could not parse [::g]"),
+        ("::1/6_4", "Invalid CIDR notation '::1/6_4': Could not parse [::1/6_4] - invalid prefix length"),
+        ("::ffff:10.0.0.0/104", "Invalid CIDR notation '::ffff:10.0.0.0/104': Could not parse "
+         "[::ffff:10.0.0.0] - not an IPv6 address"),
+        ("fe80::1%eth0/64", "Invalid CIDR notation 'fe80::1%eth0/64': Could not parse [fe80::1%eth0]"),
+        ("[::1/64", "Invalid CIDR notation '[::1/64': Could not parse [[::1]"),
     ],
 )  # fmt: skip
 def test_a_host_that_nobody_can_have_is_refused(host, why):

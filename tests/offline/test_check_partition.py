@@ -18,6 +18,8 @@ from odradek.storage.log.transaction_index import AbortedTransaction as Aborted
 from odradek.storage.log.transaction_index import encode_aborted
 from odradek.wire.legacy_records import build_message
 from odradek.wire.records import Record, build_batch, end_txn_marker, iter_records, patch_batch
+from tests.kit import compressed_forms
+from tests.kit.collecting import collected
 from tests.storage.memory_disk import MemoryDisk
 
 NOW_MS = 1_700_000_000_000
@@ -797,3 +799,17 @@ def test_segments_that_overlap_are_told(disk):
         f"{15:020}.log: the segment begins at offset 15, the previous one ends at 21" in line
         for line in told(disk)
     )
+
+
+def test_compressed_data_of_each_form_are_no_damage():
+    with collected() as failures:
+        for name, batch in compressed_forms.readable_batches():
+            disk = MemoryDisk()
+            store = LogStore(disk, ["data"])
+            store.open(NOW_MS)
+            partition = store.create("orders", 0, bytes(range(16)), LogConfig())
+            partition.appends.append(bytearray(batch), now_ms=NOW_MS)
+            partition.commit()
+            store.close(NOW_MS)
+            with failures.of(name):
+                assert told(disk, recovery_point=len(compressed_forms.RECORDS)) == []

@@ -27,6 +27,8 @@ from odradek.wire.messages.metadata_records import (
     encode_metadata_record,
 )
 from odradek.wire.records import Record, build_batch
+from tests.kit import compressed_forms
+from tests.kit.collecting import collected
 from tests.kit.data_directories import controller_of
 from tests.kit.kafka_directories import (
     COUNT,
@@ -885,3 +887,22 @@ def test_the_command_takes_in_or_says_one_sentence(kafka, tmp_path, capsys):
     assert out.splitlines()[-1].endswith(f"odradek serve --data-dir {data} serves it")
     status, out, _ = run(capsys, "check", data, "--json")
     assert (status, json.loads(out)["partitions"]) == (0, 3)
+
+
+def test_compressed_data_of_each_form_are_taken_in(tmp_path):
+    directory, batches = tmp_path / "kafka-logs", compressed_forms.readable_batches()
+    store = LogStore(OsDisk(), [str(directory)])
+    store.open(NOW_MS)
+    for index, (_, batch) in enumerate(batches):
+        partition = store.create("orders", index, TOPIC_ID, LogConfig())
+        partition.appends.append(bytearray(batch), now_ms=NOW_MS)
+        partition.commit()
+    store.close(NOW_MS)
+    (directory / "__cluster_metadata-0").mkdir()
+    write_metadata(directory, f"{0:020}.log", 0, *topic_records("orders", len(batches)))
+    take_in(directory, data=tmp_path / "data")
+    expected = [(one.offset, one.timestamp, one.key, one.value) for one in compressed_forms.RECORDS]
+    with collected() as failures:
+        for index, (name, _) in enumerate(batches):
+            with failures.of(name):
+                assert served(tmp_path / "data", index=index) == (expected, 0)

@@ -35,6 +35,7 @@ from odradek.wire.messages.heartbeat import HeartbeatRequest
 from odradek.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from odradek.wire.messages.metadata_records import records_of_batch
 from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest
+from odradek.wire.messages.unregister_controller import UnregisterControllerRequest
 from odradek.wire.records import iter_whole_batches
 from tests.raw_client import AsyncRawClient
 from tests.server.metadata_logs import PATH, new_disk
@@ -356,6 +357,39 @@ def test_it_says_which_cluster_it_controls():
         assert {one.api_key for one in versions.api_keys} == set(CONTROLLER_MODULES)
 
     run(story)
+
+
+def test_any_pair_of_cluster_and_node_is_taken_and_half_a_pair_is_not():
+    """Kafka's controller does not compare them: only its brokers do."""
+    pairs = [(None, -1), (CLUSTER, CONTROLLER), (CLUSTER, 7), ("another", CONTROLLER), ("another", 7)]
+    halves = [(None, CONTROLLER), (CLUSTER, -1)]
+
+    async def story(running):
+        codes = {}
+        for cluster_id, node_id in (*pairs, *halves):
+            client = await running.client()
+            request = ApiVersionsRequest(
+                client_software_name="a", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+            )
+            codes[cluster_id, node_id] = (await client.ask(request, 5)).error_code
+            client.close()
+        assert codes == dict.fromkeys(pairs, 0) | dict.fromkeys(halves, ErrorCode.INVALID_REQUEST)
+
+    run(story)
+
+
+def test_no_controller_is_unregistered():
+    """There is one, and it is active."""
+
+    async def story(running):
+        client = await running.client()
+        for asked in (CONTROLLER, CONTROLLER + 1):
+            answer = await client.ask(UnregisterControllerRequest(controller_id=asked), 0)
+            codes.append(answer.error_code)
+
+    codes = []
+    run(story)
+    assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.CONTROLLER_ID_NOT_REGISTERED]
 
 
 def test_an_envelope_is_opened_carried_out_and_answered():

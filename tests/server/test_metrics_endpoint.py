@@ -308,6 +308,18 @@ def test_the_disk_has_what_the_logs_have(port, cluster, broker):
     assert samples["odradek_log_dir_space_age_seconds", labels] >= 0
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="only Linux counts this")
+def test_what_linux_counts_for_the_process_is_told_by_kafkas_names(port, cluster):
+    """The broker is in this process, which has read at least what is here."""
+    with open("/proc/self/io", encoding="ascii") as file:
+        before = {name: int(value) for name, value in (line.split(": ") for line in file)}
+    samples = scraped(port)
+    after = {name: samples["kafka_server_kafkaserver_linux_disk_" + name, None] for name in before}
+    assert len(after) == 7
+    assert not {name for name in before if after[name] < before[name]}
+    assert after["rchar"] > before["rchar"]
+
+
 def test_errors_are_counted_by_their_names(port, cluster):
     cluster.partitions_of(["there-is-no-such-topic"])
     labels = label_text(request="Metadata", error="UNKNOWN_TOPIC_OR_PARTITION")

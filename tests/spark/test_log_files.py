@@ -23,6 +23,8 @@ from odradek.storage.disk import OsDisk
 from odradek.wire.compression import Compression
 from odradek.wire.legacy_records import to_legacy
 from odradek.wire.records import build_batch
+from tests.kit import compressed_forms
+from tests.kit.collecting import collected
 from tests.storage.transacting import Producer
 
 FROM_KAFKA = pathlib.Path(__file__).parent.parent / "storage" / "from_kafka"
@@ -507,3 +509,17 @@ def test_what_a_query_asks_for_narrows_the_plan(logs, filters, kept):
 )
 def test_a_filter_that_says_nothing_to_us_is_left_to_spark(one):
     assert narrow([one]) == (Narrowed(), [one])
+
+
+def test_compressed_data_of_each_form_are_rows(logs):
+    batches = compressed_forms.readable_batches()
+    for index, (_, batch) in enumerate(batches):
+        partition = logs.partition(index=index)
+        partition.appends.append(bytearray(batch), now_ms=NOW_MS)
+        partition.commit()
+    logs.close()
+    expected = [(one.offset, one.key, one.value) for one in compressed_forms.RECORDS]
+    with collected() as failures:
+        for index, (name, _) in enumerate(batches):
+            with failures.of(name):
+                assert read(f"{logs.path}/t-{index}", columns="offset,key,value") == expected

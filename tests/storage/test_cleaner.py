@@ -4,6 +4,7 @@ readers.
 
 import errno
 import itertools
+from dataclasses import replace
 
 import pytest
 import stores
@@ -21,6 +22,8 @@ from odradek.wire.compression import Compression
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import BatchHeader, Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.work import finish
+from tests.kit import compressed_forms
+from tests.kit.collecting import collected
 
 DAY_MS = 86_400_000
 COMPACTED = LogConfig(
@@ -580,3 +583,20 @@ def test_the_cleaner_leaves_to_others_what_is_not_flushed_yet():
     assert partition.is_available
     clean(store)
     assert len(records_of(partition)) < 40
+
+
+def test_compressed_data_of_each_form_are_compacted():
+    """The cleaner can read all that a broker takes."""
+    store, batches = open_store(MemoryDisk()), compressed_forms.readable_batches()
+    for number, (_, batch) in enumerate(batches):
+        partition = store.create("t", number, bytes(16), replace(COMPACTED, segment_bytes=10_000))
+        partition.appends.append(bytearray(batch), now_ms=NOW_MS)
+        append(partition, (b"k0", b"new"), (b"k2", None))
+        seal(partition)
+    clean(store)
+    first = compressed_forms.RECORDS
+    expected = [(n, first[n].key, first[n].value) for n in (1, 3, 4)] + [(5, b"k0", b"new"), (6, b"k2", None)]
+    with collected() as failures:
+        for number, (name, _) in enumerate(batches):
+            with failures.of(name):
+                assert records_of(store.get("t", number)) == expected

@@ -10,6 +10,8 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import to_legacy
 from odradek.wire.records import Record, build_batch, end_txn_marker, patch_batch
 from odradek.wire.work import finish
+from tests.kit import compressed_forms
+from tests.kit.collecting import collected
 
 NOW = 1_700_000_000_000
 
@@ -163,3 +165,19 @@ def test_a_damaged_batch_behind_the_first_ends_the_answer_before_it():
     with pytest.raises(KafkaError) as refused:
         down_convert(built[2] + built[3], 1, 2)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_compressed_data_of_each_form_are_converted_as_one_stream_is(magic):
+    with collected() as failures:
+        for name, batch, is_readable in compressed_forms.all_batches():
+            codec = Compression[name.partition(",")[0].upper()]
+            with failures.of(name):
+                if codec is Compression.ZSTD or not is_readable:
+                    # zstd is younger than the old formats.
+                    with pytest.raises(KafkaError):
+                        down_convert(batch, magic, 0)
+                else:
+                    plain = build_batch(compressed_forms.RECORDS, compression=codec)
+                    converted = to_legacy(plain, magic, 0)
+                    assert down_convert(batch, magic, 0)[: len(converted)] == converted

@@ -10,21 +10,40 @@ import math
 import pathlib
 import re
 import subprocess
+import time
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-from compat_tests.clients import wait_until
 from odradek.embedding.free_port import free_port
 from odradek.server.metrics.monitoring_files import files
 from tools import environment
 
 JOB = "odradek"
+PATIENCE_S = 180.0
+"""For all that is waited for. The machine may have much else to do."""
+DAY_MS = 86_400_000
+"""For what must not run out while the tests run, however slow the machine is."""
+SCRAPE_S = 5
+"""A scrape may take as long. One that takes longer fails: for Prometheus the broker is down then."""
+RATE_S = 4 * SCRAPE_S
+"""Over which Grafana takes rates."""
+PAUSE_S = 0.02
 RULES = {name: text for name, text in files().items() if name.endswith(".yml")}
 """Rule files: text by name."""
 _CONFIGURATION = re.compile(r"```yaml\n(rule_files:.*?)```", re.DOTALL)
+T = TypeVar("T")
+
+
+def until(ask: Callable[[], T], holds: Callable[[T], bool], what: str) -> T:
+    """The first answer for which that holds; fails with `what` and the last one when none comes in time."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds(answer := ask()):
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S:.0f} s: {what}; at last {answer}"
+        time.sleep(PAUSE_S)
+    return answer
 
 
 def missing() -> str | None:
@@ -57,7 +76,7 @@ def configuration() -> str:
 
 
 class Prometheus:
-    """Use as a context manager. Reads the targets (HOST:PORT) each second, with all rule files."""
+    """Use as a context manager. Reads the targets (HOST:PORT) with all rule files."""
 
     def __init__(self, directory: pathlib.Path, targets: Sequence[str]) -> None:
         self._directory = directory
@@ -67,7 +86,7 @@ class Prometheus:
         text = configuration()
         for old, new in (
             ("  - alerts.yml\n", "".join(f"  - {name}\n" for name in RULES)),
-            ("scrape_interval: 15s", "scrape_interval: 1s"),
+            ("scrape_interval: 15s", f"scrape_interval: {SCRAPE_S}s"),
             ('["10.0.0.5:9644", "10.0.0.6:9644", "10.0.0.7:9644"]', json.dumps(list(targets))),
         ):
             assert old in text, f"docs/monitoring.md has no {old}"
@@ -91,7 +110,7 @@ class Prometheus:
             stdout=self._log,
             stderr=self._log,
         )
-        wait_until(self._answers, "Prometheus answers")
+        until(self._answers, bool, "Prometheus answers")
         return self
 
     def __exit__(

@@ -97,10 +97,10 @@ EXCEPTIONS = {
 }
 READ_BY_STARTS_AND_OFFLINE = {
     "odradek.server.metadata.meta_properties",
-    "odradek.server.controlling.opening",
     "odradek.server.metadata.metadata_log",
     "odradek.server.metadata.metadata_log_opening",
     "odradek.server.metadata.metadata_log_repair",
+    "odradek.server.metadata.metadata_log_start",
     "odradek.server.metadata.migration",
 }
 """Files of a data directory that are no log's; the tools read and mend them as a start does."""

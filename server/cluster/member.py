@@ -320,8 +320,8 @@ class Member:
 
 async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Member]:
     """In place of `bind`; `ending` gets what undoes it. Raises ConfigError with one sentence for people."""
-    from odradek.server.cluster.member_directories import claim_member_directories
     from odradek.server.metadata.log_directories import refuse_misplaced
+    from odradek.server.metadata.member_directories import claim_member_directories
 
     config, cluster = node.config, node.config.cluster
     assert cluster is not None

@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from odradek.config.config_error import ConfigError
-from odradek.server.cluster.member_directories import claim_member_directories
-from odradek.server.controlling.opening import open_metadata_log
 from odradek.server.controlling.serving import endpoints_of, serve_controller
 from odradek.server.controlling.snapshots import Snapshots
+from odradek.server.metadata.member_directories import claim_member_directories
 from odradek.server.metadata.meta_properties import new_id
 from odradek.server.metadata.metadata_log import DiskMetadataLog, ThisVoter
+from odradek.server.metadata.metadata_log_start import open_metadata_log
 from odradek.server.network.timers import wall_clock_ms
 from odradek.server.phase_bind import Node, bind_ports, do_nothing, lock_metadata
 from odradek.wire.errors import KafkaError

@@ -21,8 +21,8 @@ from odradek.coordinator.controller.log import MetadataLog
 from odradek.coordinator.controller.machine import Controller
 from odradek.coordinator.controller.observers import Observers
 from odradek.server.background.schedule import Schedule
-from odradek.server.controlling.opening import loaded_controller, partition_defaults
 from odradek.server.controlling.watching import Watching
+from odradek.server.metadata.metadata_log_start import loaded_controller, partition_defaults
 from odradek.server.network.admission import is_address, is_host
 from odradek.server.network.connections import Connections
 from odradek.server.network.timers import steady_clock_ms

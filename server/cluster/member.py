@@ -28,7 +28,8 @@ from odradek.server.cluster.new_topics import NewTopicResult, NewTopics
 from odradek.server.cluster.replica_homes import ReplicaHomes
 from odradek.server.controller import Deciding
 from odradek.server.network.peers import SetupTimeout
-from odradek.server.phase_bind import Bound, bind_ports, lock_store
+from odradek.server.network.ports import bind_ports
+from odradek.server.phase_bind import Bound, lock_store
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from odradek.server.background.work import WorkQueue
     from odradek.server.cluster.replication import Replication
     from odradek.server.network.ports import Ports
-    from odradek.server.phase_bind import Node
+    from odradek.server.node import Node
     from odradek.server.phase_open import Opened
     from odradek.server.phase_serve import Serving
     from odradek.server.security.outgoing import OutgoingTls
@@ -325,7 +326,7 @@ async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Membe
 
     config, cluster = node.config, node.config.cluster
     assert cluster is not None
-    ports = bind_ports(node, ending)
+    ports = bind_ports(config, node.sockets, ending)
     _check_brokers_tls(ports, cluster)
     refuse_misplaced(config.data_directories)
     claimed = claim_member_directories(config.data_directories, node_id=node.id, cluster_id=config.cluster_id)

@@ -35,14 +35,13 @@ from odradek.server.node_parts import (
     sweep_tokens,
     tell_what_is_open,
 )
-from odradek.server.phase_bind import live_config
-from odradek.server.reconfiguration import Reconfiguration
+from odradek.server.reconfiguration import Reconfiguration, live_config
 
 if TYPE_CHECKING:
     from odradek.apis.declaration import Served
     from odradek.apis.node import NodeParts
     from odradek.server.network.ports import Ports
-    from odradek.server.phase_bind import Node
+    from odradek.server.node import Node
 
 
 class ControllersLog(MetadataLog, ReadableLog, Protocol):

@@ -14,7 +14,7 @@ from odradek.server.metadata.log_directories import refuse_misplaced
 from odradek.server.metadata.meta_properties import claim_directories
 from odradek.server.metadata.metadata_log_start import close_metadata_log, loaded_controller, open_own_log
 from odradek.server.network.timers import wall_clock_ms
-from odradek.server.phase_bind import live_config
+from odradek.server.reconfiguration import live_config
 from odradek.server.security.users import new_credential
 from odradek.storage import checkpoints
 from odradek.storage.disk import OsDisk

@@ -1,4 +1,4 @@
-"""What is said of commit messages."""
+"""Complaints about commit messages."""
 
 import os
 import shutil

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.coordinators import Transactions
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.groups.regular_expression import RegularExpression
+    from odradek.coordinator.regular_expression import RegularExpression
     from odradek.wire.work import Work
 
 MATCHED_PER_STEP = 1_000
@@ -54,7 +54,7 @@ class ListTransactions:
         return response
 
     def _selecting(self, pattern: str, response: ListTransactionsResponse) -> Work[ListTransactionsResponse]:
-        from odradek.coordinator.groups.regular_expression import RegularExpression
+        from odradek.coordinator.regular_expression import RegularExpression
 
         try:
             expression = RegularExpression(pattern)

@@ -48,10 +48,10 @@ from odradek.offline.imports import ImportNote, read_note, remove_note, write_no
 from odradek.offline.kraft_settings import METADATA_DIRECTORY, KafkaTopic, find_topic
 from odradek.offline.repair_partition import repair_caches, sync_log
 from odradek.offline.report import Progress
-from odradek.server.controlling.opening import close_metadata_log, open_own_log
 from odradek.server.metadata import meta_properties
 from odradek.server.metadata.metadata_log import DiskMetadataLog
 from odradek.server.metadata.metadata_log_opening import DamagedMetadataLog
+from odradek.server.metadata.metadata_log_start import close_metadata_log, open_own_log
 from odradek.storage import checkpoints
 from odradek.storage.directories.data_directory import Key
 from odradek.storage.directories.places import STRAY_SUFFIX, is_aside

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING
 
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
 from odradek.server.network.timers import wall_clock_ms
-from odradek.server.phase_bind import Node, bind, do_nothing
+from odradek.server.node import Node, do_nothing
+from odradek.server.phase_bind import bind
 from odradek.server.phase_open import open_data
 from odradek.server.phase_serve import Serving, serve
 from odradek.server.standalone import decide_alone

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from odradek.server.background.schedule import Schedule
     from odradek.server.network.listeners import Listener
     from odradek.server.network.ports import Ports
-    from odradek.server.phase_bind import Node
+    from odradek.server.node import Node
     from odradek.server.reconfiguration import Reconfiguration
     from odradek.storage.config import LogConfig
 

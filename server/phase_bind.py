@@ -6,57 +6,25 @@ A port or a directory in use is reported here, before anything of the data is re
 from __future__ import annotations
 
 import logging
-import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odradek.config.live import LiveConfig
-from odradek.server.extensions import NO_EXTENSIONS, Extensions
-from odradek.server.network.ports import Ports
-from odradek.server.network.timers import wall_clock_ms
-from odradek.server.reconfiguration import Reconfiguration
+from odradek.server.network.ports import Ports, bind_ports
+from odradek.server.reconfiguration import Reconfiguration, live_config
 from odradek.server.topic_logs import TopicLookup
 
 if TYPE_CHECKING:
-    from odradek.config.broker_config import BrokerConfig
     from odradek.server.background.disks import StoreEvents
     from odradek.server.metadata.meta_properties import Identity
-    from odradek.server.zookeeper.opening import ZooKeeper
-    from odradek.storage.config import LogConfig
+    from odradek.server.node import Node
     from odradek.storage.directories.store import LogStore
-    from odradek.storage.disk import Disk
 
 logger = logging.getLogger("odradek.broker")
 
 OPEN_SEGMENTS_MAX = 1024
-
-
-def do_nothing() -> None:
-    """The default for callbacks."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Node:
-    """The settings of one broker. `BrokerServer` explains the fields."""
-
-    config: BrokerConfig
-    now_ms: Callable[[], int] = wall_clock_ms
-    after_loading: Callable[[], object] = do_nothing
-    polls_before_sleep: bool = False
-    owns_process: bool = False
-    on_end: Callable[[], object] = do_nothing
-    extensions: Extensions = NO_EXTENSIONS
-    zookeeper: ZooKeeper | None = None
-    sockets: Mapping[str, Sequence[socket.socket]] = field(default_factory=dict)
-    disk: Disk | None = None
-    """The disk of its directories; None: one of its own."""
-
-    @property
-    def id(self) -> int:
-        return self.config.node_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -78,13 +46,15 @@ def bind(node: Node, ending: AsyncExitStack, take_over: Callable[[Node], None]) 
     those of a broker with workers. Raises ConfigError with one sentence for the administrator."""
     from odradek.server.metadata.meta_properties import is_member
 
-    ports = bind_ports(node, ending)
+    ports = bind_ports(node.config, node.sockets, ending)
     # The other directories are marked only as long as the first one is.
     if is_member(node.config.data_directories[0]):
         take_over(node)
     identity = _claim_directories(node)
     store, events, topics, reconfiguration = lock_store(node, ending)
     if node.config.metadata_directory not in node.config.data_directories:
+        from odradek.server.metadata.log_directories import lock_metadata
+
         lock_metadata(node.config.metadata_directory, ending, node.disk)
     return Bound(
         node=node,
@@ -95,29 +65,6 @@ def bind(node: Node, ending: AsyncExitStack, take_over: Callable[[Node], None]) 
         topics=topics,
         reconfiguration=reconfiguration,
     )
-
-
-def bind_ports(node: Node, ending: AsyncExitStack) -> Ports:
-    """The first part of `bind`."""
-    ports = Ports(node.sockets)
-    ending.callback(ports.close)
-    ports.bind(node.config)
-    return ports
-
-
-def lock_metadata(directory: str, ending: AsyncExitStack | ExitStack, disk: Disk | None = None) -> None:
-    """Lock the directory of the metadata log. Raises ConfigError."""
-    from odradek.config.config_error import ConfigError
-    from odradek.storage.checkpoints import LOCK
-    from odradek.storage.disk import OsDisk
-
-    try:
-        ending.callback((disk or OsDisk()).lock(f"{directory}/{LOCK}").release)
-    except BlockingIOError:
-        raise ConfigError(
-            f"metadata.log.dir: The directory {directory} is in use by another node. Stop it, or name "
-            "another directory."
-        ) from None
 
 
 def lock_store(
@@ -133,12 +80,6 @@ def lock_store(
     _lock(store)
     ending.callback(lambda: store.close(node.now_ms()))
     return store, events, topics, Reconfiguration(live)
-
-
-def live_config(config: BrokerConfig) -> LiveConfig[LogConfig]:
-    from odradek.storage.config import LogConfig
-
-    return LiveConfig(config, LogConfig.from_mapping)
 
 
 def _claim_directories(node: Node) -> Identity:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from odradek.server.background.schedule import Schedule
     from odradek.server.cluster.replication import Replication
     from odradek.server.coordination.coordinators import Coordinators
-    from odradek.server.phase_bind import Node
+    from odradek.server.node import Node
     from odradek.server.phase_open import Opened
 
 logger = logging.getLogger("odradek.broker")
@@ -182,8 +182,10 @@ def _open_kafka_07(
         return
     from odradek.server.kafka07.listening import open_listeners
 
-    speakers = open_listeners(opened.bound, opened.plane.publisher, connections, parts.leadership, ending)
-    for listener in opened.bound.ports.listeners:
+    bound, publisher = opened.bound, opened.plane.publisher
+    live = bound.reconfiguration.live
+    speakers = open_listeners(bound.node, live, publisher, connections, parts.leadership, ending)
+    for listener in bound.ports.listeners:
         listener.speaker = speakers.get(protocols[listener.name])
 
 
@@ -209,8 +211,9 @@ def _node_parts(
         store=bound.store,
         leadership=coordinators.leadership,
         groups=coordinators.groups,
-        oldest_groups=zookeeper
-        and zookeeper.groups(schedule.loop, lambda: publisher.view, metadata_bytes_max),
+        oldest_groups=None
+        if zookeeper is None
+        else zookeeper.groups(schedule.loop, lambda: publisher.view, metadata_bytes_max),
         transactions=coordinators.transactions,
         shares=coordinators.shares,
         log_ends=lambda: coordinators.log_ends,

@@ -11,6 +11,7 @@ from odradek.config.option import Option
 from odradek.config.options import GROUP_OPTIONS, honoured, without_effect
 
 if TYPE_CHECKING:
+    from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView, TopicView
     from odradek.storage.config import LogConfig
 
@@ -18,6 +19,13 @@ logger = logging.getLogger("odradek.broker")
 
 Follower = Callable[[LiveConfig["LogConfig"]], None]
 """Takes the present settings to one part of the broker."""
+
+
+def live_config(config: BrokerConfig) -> LiveConfig[LogConfig]:
+    """The settings of a node, as they are at its start."""
+    from odradek.storage.config import LogConfig
+
+    return LiveConfig(config, LogConfig.from_mapping)
 
 
 class Reconfiguration:

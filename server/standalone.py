@@ -16,15 +16,15 @@ from odradek.coordinator.cluster.view import Broker, Endpoint
 from odradek.coordinator.controller.alone import LoneController
 from odradek.server.cluster.replica_homes import NO_DIRECTORY, ReplicaHomes
 from odradek.server.controller import Deciding
-from odradek.server.controlling.opening import (
+from odradek.server.controlling.snapshots import Snapshots
+from odradek.server.metadata.feature_levels import check_level
+from odradek.server.metadata.log_directories import refuse_replaced
+from odradek.server.metadata.metadata_log_start import (
     close_metadata_log,
     loaded_controller,
     open_own_log,
     partition_defaults,
 )
-from odradek.server.controlling.snapshots import Snapshots
-from odradek.server.metadata.feature_levels import check_level
-from odradek.server.metadata.log_directories import refuse_replaced
 from odradek.server.node_parts import add_first_users
 from odradek.wire.errors import KafkaError
 from odradek.wire.schema import uuid_from_text

@@ -1,5 +1,6 @@
 """No class of the product has more than 30 public methods: each part has one story, and is held by what uses
-it. A method stands in its class, where an editor finds it: none is assigned in `__init__`."""
+it. A method stands in its class, where an editor finds it: none is assigned in `__init__`. The compiled
+pipeline of requests is in parts that can be read one by one."""
 
 import ast
 import pathlib
@@ -23,6 +24,7 @@ FOLDERS = (
     "spark_integration",
 )
 METHODS_MAX = 30
+PIPELINE_LINES_MAX = 800
 ASSIGNED = {
     "server/network/connection.py: Connection.buffer_updated",
     "server/network/connection.py: Connection.get_buffer",
@@ -95,6 +97,13 @@ def assigned_methods(texts: dict[str, str]) -> set[str]:
 def test_no_class_has_more_than_30_methods():
     large = large_classes(ROOT)
     assert not large, f"give a part of it to a class of its own, which this one holds: {large}"
+
+
+def test_each_part_of_the_pipeline_has_fewer_than_800_lines():
+    parts = [*(ROOT / "server" / "network").glob("*.p[xy][xid]")]
+    lines = {path.name: len(path.read_text().splitlines()) for path in parts}
+    assert {"_pipeline.pyx", "_pipeline.pyi", "requests.pxi", "turn.pxi"} <= lines.keys()
+    assert max(lines.values()) < PIPELINE_LINES_MAX, f"give it a part more: {lines}"
 
 
 def test_no_method_is_assigned():

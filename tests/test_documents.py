@@ -7,7 +7,7 @@ from tests.kit.collecting import collected
 from tests.kit.walks import architecture, common_path, steps
 
 ROOT = pathlib.Path(__file__).parent.parent
-LINES_MAX = {"README.md": 120, "docs/architecture.md": 200}
+LINES_MAX = {"README.md": 120, "docs/architecture.md": 205}
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
 NAMED_FILE = re.compile(r"`([\w.]+(?:/[\w.]+)+\.(?:py|pyi|pyx|pxi|md|toml))`")
 NAMED_TEST = re.compile(r"`((?:compat_)?tests/[\w/]+\.py)::(test_\w+)`")

@@ -6,6 +6,8 @@ import pathlib
 import re
 import tomllib
 
+import pytest
+
 from tests.kit.collecting import collected
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -44,44 +46,71 @@ MAY_IMPORT = {
     "spark": {"spark", "client", "security", "storage", "config", "wire"},
     "odradek": {"embedding", "commands", "wire"},
 }
-STORIES_MAY_IMPORT = {
-    "coordinator.cluster": {"coordinator.security"},
+ROOMS_MAY_IMPORT = {
+    "apis.controller": set(),
+    "client.admin": set(),
+    "coordinator.client_metrics": set(),
+    "coordinator.cluster": {"coordinator.client_metrics", "coordinator.security"},
     "coordinator.controller": {"coordinator.cluster", "coordinator.security"},
-    "coordinator.kraft": set(),
-    "coordinator.groups.epochs": {"coordinator.cluster", "coordinator.groups"},
     "coordinator.groups": {"coordinator.cluster", "coordinator.groups.epochs"},
+    "coordinator.groups.epochs": {"coordinator.cluster", "coordinator.groups"},
+    "coordinator.kraft": set(),
     "coordinator.replication": set(),
     "coordinator.security": {"coordinator.cluster"},
+    "coordinator.shares": set(),
+    "coordinator.shares.dead_letters": {"coordinator.shares.state"},
     "coordinator.shares.groups": {
         *("coordinator.cluster", "coordinator.groups", "coordinator.groups.epochs"),
         "coordinator.shares.state",
     },
+    "coordinator.shares.partitions": {"coordinator.shares.dead_letters", "coordinator.shares.state"},
+    "coordinator.shares.state": {"coordinator.cluster"},
     "coordinator.streams": {"coordinator.cluster", "coordinator.groups", "coordinator.groups.epochs"},
     "coordinator.transactions": {"coordinator.cluster"},
-    "server.network": set(),
-    "server.metadata": set(),
-    "server.process": set(),
+    "coordinator.zookeeper": {"coordinator.cluster", "coordinator.security"},
     "server.background": {"server.network", "server.process"},
-    "server.coordination": {"server.network", "server.background"},
-    "server.security": {"server.network", "server.metadata", "server.background"},
     "server.cluster": {
-        *("server.network", "server.metadata", "server.background"),
-        *("server.coordination", "server.security"),
+        *("server.network", "server.metadata", "server.background", "server.coordination"),
+        *("server.security", "server.security.sasl"),
+        *("server.controller", "server.phase_bind", "server.phase_open", "server.phase_serve"),
     },
-    "server.metrics": {"server.network", "server.background", "server.coordination", "server.cluster"},
+    "server.controlling": {
+        *("server.network", "server.metadata", "server.background"),
+        "server.node_parts",
+    },
+    "server.coordination": {"server.network", "server.background"},
     "server.kafka07": {"server.network", "server.background"},
-    "server.workers": {"server.network", "server.metadata", "server.background", "server.process"},
-    "server.zookeeper": {"server.network"},
-    "storage.log": set(),
-    "storage.recovery": {"storage.log"},
+    "server.metadata": set(),
+    "server.metrics": {"server.network", "server.background", "server.coordination", "server.cluster"},
+    "server.network": set(),
+    "server.process": set(),
+    "server.security": {"server.network", "server.metadata", "server.security.sasl"},
+    "server.security.sasl": {"server.network", "server.background", "server.security"},
+    "server.workers": {
+        *("server.network", "server.metadata", "server.background", "server.process"),
+        *("server.controlling", "server.broker"),
+        *("server.phase_bind", "server.phase_open", "server.topic_logs"),
+    },
+    "server.zookeeper": {"server.network", "server.phase_serve"},
+    "spark.jobs": set(),
     "storage.compaction": {"storage.log"},
     "storage.directories": {"storage.log", "storage.recovery", "storage.compaction"},
+    "storage.log": set(),
+    "storage.recovery": {"storage.log"},
+    "wire.kafka07": set(),
+    "wire.messages": set(),
 }
-"""Of the other stories of the same layer; the layer's own modules stand below them or above."""
+"""Room (a sub-package) -> what it may import of its layer beside itself: other rooms, and modules of `server`
+that stand above its rooms."""
+BELOW = {"server": {"server.extensions", "server.node", "server.reconfiguration"}}
+"""Layer -> its own modules that every room may import. All others of the layer stand above its rooms: a room
+imports one only if its row names it. Where the layer is not here, every room may import all of them."""
+WITH_CONTENT = {"spark.jobs", "wire.kafka07", "wire.messages"}
+"""Rooms whose `__init__.py` is more than a docstring: a public name, an exception, the index of messages."""
 FLOORS_MAX = {"server": 11}
 """Layer -> its modules on the longest way from one down to the next. The number only goes down."""
 WITH_A_BASE = {"storage"}
-"""Layers whose own modules serve all their stories, and know none."""
+"""Layers whose own modules serve all their rooms, and know none."""
 IMPURE = {"asyncio", "socket", "time", "random", "threading"}
 NO_FILES = {"os", "pathlib"}
 FORBIDDEN = {
@@ -97,10 +126,10 @@ EXCEPTIONS = {
 }
 READ_BY_STARTS_AND_OFFLINE = {
     "odradek.server.metadata.meta_properties",
-    "odradek.server.controlling.opening",
     "odradek.server.metadata.metadata_log",
     "odradek.server.metadata.metadata_log_opening",
     "odradek.server.metadata.metadata_log_repair",
+    "odradek.server.metadata.metadata_log_start",
     "odradek.server.metadata.migration",
 }
 """Files of a data directory that are no log's; the tools read and mend them as a start does."""
@@ -109,6 +138,12 @@ IMPORT = re.compile(
     r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?c?import\b[ \t]*(?:\([^)]*\)|(?:\\\n|[^\n])*))", re.MULTILINE
 )
 """An import in Cython, to the end of its brackets or of its line."""
+
+
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+LAYER_ROW = re.compile(r"^\| `([\w/]+)/` \| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
+BY_NAME = re.compile(r", and (\d+) modules of `server/metadata` by name")
+LEAVES = re.compile(r"A newcomer may leave these aside.*?\n\n", re.DOTALL)
 
 
 @functools.cache
@@ -195,6 +230,26 @@ def imports_from_elsewhere(layer, path):
             yield f"{where} imports {top}: write `from odradek.{top} import ...`"
 
 
+def test_the_page_for_newcomers_says_what_a_layer_may_import():
+    said = {folder: BY_NAME.sub("", cell) for folder, cell in LAYER_ROW.findall(PAGE)}
+    assert {folder: {*cell.split(", ")} - {"nothing of ours"} for folder, cell in said.items()} == {
+        folder: MAY_IMPORT[layer] - {layer} for layer, folder in FOLDERS.items()
+    }
+    assert BY_NAME.findall(PAGE) == [str(len(READ_BY_STARTS_AND_OFFLINE))]
+    assert all(name.startswith("odradek.server.metadata.") for name in READ_BY_STARTS_AND_OFFLINE)
+
+
+def test_the_page_for_newcomers_counts_what_may_be_left_aside():
+    (text,) = LEAVES.findall(PAGE)
+    folders = [ROOT / folder for folder in re.findall(r"`([\w/]+)/`", text)]
+    assert len(folders) > 5
+    lines = {path: len(path.read_text().splitlines()) for _, path in sources()}
+    aside = sum(count for path, count in lines.items() if any(map(path.is_relative_to, folders)))
+    said = [int(number.replace(",", "")) for number in re.findall(r"\d+,000", text)]
+    counts = [aside, sum(lines.values())]
+    assert said == pytest.approx(counts, abs=1000), "write the present counts"
+
+
 def test_the_imports_of_compiled_sources_are_read(tmp_path):
     path = tmp_path / "compiled.pyx"
     path.write_text(
@@ -243,28 +298,67 @@ def reached(imports, start):
     return found
 
 
-def test_the_stories_of_a_layer_know_each_other_in_one_direction():
-    def story(module):
-        return next((one for one in STORIES_MAY_IMPORT if f"{module}.".startswith(f"odradek.{one}.")), None)
+def rooms():
+    """Every sub-package of a layer."""
+    return {name.removeprefix("odradek.") for name in packages() if name.count(".") >= 2}
 
+
+def room_of(module):
+    """The innermost room of a module; of a layer's own module, in `server`, its name. None: not judged."""
+    name = module.removeprefix("odradek.")
+    found = [room for room in ROOMS_MAY_IMPORT if f"{name}.".startswith(f"{room}.")]
+    if found:
+        return max(found, key=len)
+    layer = name.partition(".")[0]
+    return name if name not in {layer, *BELOW.get(layer, {name})} else None
+
+
+def test_every_room_has_a_row():
+    assert ROOMS_MAY_IMPORT.keys() == rooms(), "write what the room may import, or take its row away"
+
+
+def imports_between_rooms():
+    """(room, other room or module above, who imports, what is imported)."""
+    for module, names in imports_by_module().items():
+        room = room_of(module)
+        for name in sorted(names):
+            other = room_of(name)
+            if room in ROOMS_MAY_IMPORT and other not in {None, room} and same_layer(module, name):
+                yield room, other, module, name
+
+
+def same_layer(*modules):
+    return len({module.split(".")[1] for module in modules if "." in module}) == 1
+
+
+def test_the_rooms_of_a_layer_know_each_other_as_their_rows_say():
+    found = list(imports_between_rooms())
     complaints = [
-        f"{module} imports {name}: {story(module)} may only know {sorted(STORIES_MAY_IMPORT[story(module)])}"
-        for module, names in imports_by_module().items()
-        for name in sorted(names)
-        if story(module)
-        and module.split(".")[1] == name.split(".")[1]
-        and story(name) not in {None, story(module), *STORIES_MAY_IMPORT[story(module)]}
+        f"{module} imports {name}: {room} may only know {sorted(ROOMS_MAY_IMPORT[room])}"
+        for room, other, module, name in found
+        if other not in ROOMS_MAY_IMPORT[room]
+    ]
+    used = {(room, other) for room, other, _, _ in found}
+    complaints += [
+        f"{room} does not import {other} any more: take it out of the row"
+        for room, others in ROOMS_MAY_IMPORT.items()
+        for other in sorted(others)
+        if (room, other) not in used
     ]
     complaints += [
-        f"{module} imports {name}: what serves all stories may know none"
+        f"{module} imports {name}: what serves all rooms may know none"
         for module, names in imports_by_module().items()
         for name in sorted(names)
-        if story(name) and not story(module) and module.split(".")[1] in WITH_A_BASE
+        if room_of(name) in ROOMS_MAY_IMPORT
+        and room_of(module) is None
+        and module.split(".")[1] in WITH_A_BASE
+        and same_layer(module, name)
     ]
     complaints += [
         f"{init.relative_to(ROOT)} is not empty below its docstring: it is imported with each of its modules"
-        for one in STORIES_MAY_IMPORT
-        for init in [ROOT.joinpath(*one.split("."), "__init__.py")]
+        for room in ROOMS_MAY_IMPORT.keys() - WITH_CONTENT
+        for layer, *inner in [room.split(".")]
+        for init in [ROOT.joinpath(FOLDERS[layer], *inner, "__init__.py")]
         if len(ast.parse(init.read_text()).body) != 1
     ]
     assert not complaints, "\n".join(complaints)

@@ -220,11 +220,12 @@ LINTERS = [
 ]
 TYPES = ["python", "-m", "mypy"]
 """Without its daemon: that saves half a second, and it crashed when an environment had changed below it."""
+MESSAGE = ["python", "-m", "tools.commit_message"]
 
 SUITES = {
     # What somebody waits for before each commit.
     "check": Suite(
-        [*LINTERS, pytest(*SPREAD, "-m", "not deep", *folders(pure=True))],
+        [*LINTERS, MESSAGE, pytest(*SPREAD, "-m", "not deep", *folders(pure=True))],
         beside=[TYPES],
         ours_alone=True,
     ),

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 DEADLINE_SECONDS = 180.0
 """Longer than a restart of Apache Kafka takes on a busy machine."""
+LOOK_SECONDS = 10.0
+"""For a look at what is stuck, after the wait for it."""
 QUICK_SECONDS = 3.0
 """For the answer to one request: of several brokers one may be stopped."""
 PAUSE_SECONDS = 0.01
@@ -143,9 +145,11 @@ def wait_until_stable(bootstrap: str, partitions: Iterable[Partition], seconds: 
     return True
 
 
-def committed_offset(bootstrap: str, group: str, partition: Partition) -> int:
+def committed_offset(
+    bootstrap: str, group: str, partition: Partition, seconds: float = DEADLINE_SECONDS
+) -> int:
     """What the group has committed, 0 if nothing, as `require_stable` tells it: once no transaction has it
-    pending any more.
+    pending any more. AssertionError: that does not come within so many seconds.
     """
     topic, number = partition
     asked = OffsetFetchRequest(
@@ -156,7 +160,7 @@ def committed_offset(bootstrap: str, group: str, partition: Partition) -> int:
         ],
         require_stable=True,
     )
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline, last = time.monotonic() + seconds, "nobody answers"
     while True:
         coordinator = coordinator_of(bootstrap, group)
         answer = None if coordinator is None else _ask(coordinator, asked, 8)
@@ -166,7 +170,8 @@ def committed_offset(bootstrap: str, group: str, partition: Partition) -> int:
             if code == 0:
                 return max(0, int(found.topics[0].partitions[0].committed_offset))
             assert code in NOT_YET, ErrorCode(code)
-        assert time.monotonic() < deadline, f"{group} does not say where it is in {partition}: {answer}"
+            last = ErrorCode(code).name
+        assert time.monotonic() < deadline, f"{group} does not say where it is in {partition}: {last}"
         time.sleep(PAUSE_SECONDS)
 
 
@@ -243,3 +248,11 @@ def values_of(
     """The values alone."""
     read = messages(bootstrap, partitions, isolation)
     return {one: [message.value() for message in there] for one, there in read.items()}
+
+
+def assert_copied(copied: Sequence[bytes], sent: Sequence[bytes]) -> None:
+    """Every value of a partition once and in order. What is missing is told apart from all else."""
+    there = set(copied)
+    missing = [value for value in sent if value not in there]
+    assert copied == [value for value in sent if value in there], "copies are doubled, wrong or out of order"
+    assert not missing, f"{len(missing)} of {len(sent)} copies are missing: {missing[:10]}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import subprocess
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -29,6 +29,21 @@ SETTINGS: dict[str, Any] = {
 """A producer that died is found within its time-out and half a second; few partitions load quickly."""
 
 COORDINATOR_SECONDS = 60
+
+NO_MARKER = (
+    "The coordinator that starts after the kill aborts the open transaction by its time-out and writes "
+    "CompleteAbort, but no marker into the partitions."
+)
+LATE_END = "copies are missing"
+KNOWN_OF_KAFKA = {
+    "does not say where it is in .*: UNSTABLE_OFFSET_COMMIT": f"{NO_MARKER} Its offsets stay pending.",
+    "a transaction is still open": f"{NO_MARKER} The last stable offset stays at its first record.",
+    LATE_END: "An EndTxn that is served late ends the next transaction (KAFKA-17754, KIP-890).",
+}
+"""Failure -> its reason. The first two were seen with Apache Kafka 4.4.0 at each look at the loops in
+`test_loops.py`: `kafka-transactions describe` shows CompleteAbort, and `describe-producers` the open
+transaction. The last was seen with 4.3.1 on a busy machine. Only the protocol before version 2 allows for it:
+https://cwiki.apache.org/confluence/display/KAFKA/KIP-890%3A+Transactions+Server-Side+Defense"""
 
 
 class TransactionBroker:
@@ -135,18 +150,24 @@ def starting(*, is_odradek: bool) -> Iterator[Start]:
 
 
 @contextlib.contextmanager
-def broken_by_kafka(broker: TransactionBroker) -> Iterator[None]:
-    """Around what Apache Kafka 4.3.1, killed in the middle of a transaction, does not always keep.
-
-    Seen on a busy machine: a consumer that comes later learns for minutes of no offset to begin at, copies
-    lack messages or never come to their end. Why was not looked into. With Odradek every failure is one.
-    """
+def broken_by_kafka(broker: TransactionBroker, *, speaks_version_2: bool = False) -> Iterator[None]:
+    """Around transactions while the broker is killed. Odradek's failures are failures, and those of Apache
+    Kafka that `KNOWN_OF_KAFKA` does not have. `speaks_version_2`: whether the client does."""
     try:
         yield
-    except (AssertionError, subprocess.TimeoutExpired) as failure:
-        if broker.is_odradek:
+    except AssertionError as failure:
+        reason = known_reason(str(failure), speaks_version_2)
+        if broker.is_odradek or reason is None:
             raise
-        pytest.xfail(f"Apache Kafka after a kill: {str(failure)[:300]}")
+        pytest.xfail(f"{reason} Apache Kafka after a kill: {str(failure)[:300]}")
+
+
+def known_reason(failure: str, speaks_version_2: bool = False) -> str | None:
+    """The reason in `KNOWN_OF_KAFKA`."""
+    for text, reason in KNOWN_OF_KAFKA.items():
+        if re.search(text, failure) and not (speaks_version_2 and text == LATE_END):
+            return reason
+    return None
 
 
 def _odradek(stack: contextlib.ExitStack, settings: dict[str, Any], proxied: bool) -> TransactionBroker:

@@ -26,7 +26,7 @@ PAYMENTS = "payments"
 SYNCED = "synced"
 """Each of its appends is synced."""
 LATE_MS = 3_600_000
-"""So old are the records that `SLOW` has not committed: too late from the first scrape on."""
+"""Age of the records that `SLOW` has not committed: too late from the first scrape on."""
 BOUNDS = {
     "connections.max.idle.ms": f"{DAY_MS}",  # share sessions end with their connections
     "transaction.max.timeout.ms": f"{DAY_MS}",

@@ -87,5 +87,5 @@ class Sharing:
 
 
 def _records(member: ShareConsumer) -> list[Message]:
-    """Those that are there, without errors, which the client overcomes by itself."""
+    """The records that are there. Errors that the client overcomes by itself are no records."""
     return [one for one in member.poll(timeout=0.1) if one.error() is None]

@@ -17,7 +17,7 @@ from odradek.server.metrics.monitoring_files import files
 from odradek.server.metrics.rules import ALERTS, ALIASES
 
 pytestmark = pytest.mark.timeout(3 * PATIENCE_S)
-"""So that a wait that fails says what for; the first test has the set-up, too, with waits of its own."""
+"""A limit above all waits, so that a wait that fails says what for; the first test has the set-up, too."""
 
 BOARDS = {path.split("/")[-1]: json.loads(text) for path, text in files().items() if path.endswith(".json")}
 QUIET = {

@@ -11,6 +11,7 @@ import pathlib
 import random
 import subprocess
 import time
+from typing import NoReturn
 
 import pytest
 
@@ -72,6 +73,10 @@ class Copier:
         return self._log.read_text(errors="replace")[-1500:] if self._log.exists() else "nothing"
 
 
+def _group_of(source: str) -> str:
+    return f"group-of-{source}"
+
+
 class Chain:
     """Three topics, and copiers from each to the next."""
 
@@ -99,7 +104,7 @@ class Chain:
         reads_as = ("--group-mode", "--use-group-metadata") if link == 0 else ()
         return (
             *("--input-topic", source, "--input-partition", str(number), "--output-topic", target),
-            *("--broker-list", self.broker.bootstrap, "--consumer-group", f"group-of-{source}"),
+            *("--broker-list", self.broker.bootstrap, "--consumer-group", _group_of(source)),
             *("--transaction-size", str(MESSAGES_PER_TRANSACTION), "--transaction-timeout", "20000"),
             *("--enable-random-aborts", *reads_as),
         )
@@ -116,9 +121,20 @@ class Chain:
                 while blows and progress.seen >= blows[0] * MESSAGES * PARTITIONS:
                     self._strike(is_for_broker=len(blows) % 4 == 2)
                     del blows[0]
-                assert time.monotonic() < deadline, f"{progress.seen} messages came\n" + "\n".join(
-                    f"{copier.name}: {copier.said()}" for copier in self.copiers
-                )
+                if time.monotonic() > deadline:
+                    self._fail(progress.seen)
+
+    def _fail(self, count: int) -> NoReturn:
+        """Says which promise of the broker the copiers wait for, if it is one."""
+        bootstrap = self.broker.bootstrap
+        everywhere = [(topic, number) for topic in self.topics for number in range(PARTITIONS)]
+        is_stable = readers.wait_until_stable(bootstrap, everywhere, readers.LOOK_SECONDS)
+        assert is_stable, f"a transaction is still open: {count} messages came"
+        for source, number in everywhere[:-PARTITIONS]:
+            group = _group_of(source)
+            readers.committed_offset(bootstrap, group, (source, number), readers.LOOK_SECONDS)
+        said = "\n".join(f"{copier.name}: {copier.said()}" for copier in self.copiers)
+        raise AssertionError(f"{count} messages came\n{said}")
 
     def _strike(self, *, is_for_broker: bool) -> None:
         if is_for_broker:
@@ -169,6 +185,8 @@ def test_every_message_comes_out_of_a_chain_of_killed_copiers_once_and_in_order(
         finally:
             copies.stop()
         assert readers.wait_until_stable(broker.bootstrap, copies.sent, 40), "a transaction is still open"
-        assert readers.values_of(broker.bootstrap, list(copies.sent)) == copies.sent
+        copied = readers.values_of(broker.bootstrap, list(copies.sent))
+        for where, sent in copies.sent.items():
+            readers.assert_copied(copied[where], sent)
     written = readers.values_of(broker.bootstrap, list(copies.sent), readers.READ_UNCOMMITTED)
     assert sum(map(len, written.values())) > MESSAGES * PARTITIONS, "none was aborted, so nothing was shown"

@@ -105,14 +105,15 @@ def test_no_promise_is_broken_when_the_broker_is_killed_and_connections_are_lost
     topics = new_topics(broker, WORKERS_EACH * len(LIBRARIES))
     clients = Workload(broker, seed, topics, workers_each=WORKERS_EACH, leaves_open=True)
     nemesis = Nemesis(broker, seed, clients.workers)
-    with broken_by_kafka(broker), clients as workload:
+    with clients as workload:
         wait_until(
             lambda: all(len(worker.transactions) >= 2 for worker in workload.workers),
             "transactions are running",
         )
-        workload.run(seconds, nemesis.strike)
-        workload.go_on()
-        history = workload.finish()
+        with broken_by_kafka(broker):
+            workload.run(seconds, nemesis.strike)
+            workload.go_on()
+            history = workload.finish()
     with capsys.disabled():
         print(f"{summary(history)}; {nemesis}; {len(workload.crashes())} processes crashed", flush=True)
         print("\n".join(workload.crashes()), flush=True)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from odradek.config.options import CLIENT_METRICS_OPTIONS
-from odradek.coordinator.groups.regular_expression import RegularExpression
+from odradek.coordinator.regular_expression import RegularExpression
 from odradek.wire.errors import ErrorCode, KafkaError
 
 INTERVAL, MATCH, METRICS = "interval.ms", "match", "metrics"

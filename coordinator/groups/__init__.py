@@ -5,7 +5,7 @@ no group), `group.py` (what every type of group is), `record_codec.py` (records 
 `offsets.py` and `pending_offsets.py` (committed, and in open transactions). A classic group:
 `classic_group.py` (data), `classic_members.py`, `classic_rebalance.py` and `classic_membership.py` (rules). A
 consumer group: `subscriptions.py` and `consumer_group.py` (data), `consumer_membership.py` (rules),
-`consumer_changes.py` (what a change writes), `assignors.py`, `reconciliation.py`, `sessions.py`,
-`regular_expression.py`. From one type to the other: `conversion.py` (the records), `migration.py` (the
-rules). All of them work in `coordinator/group_machine.py`.
+`consumer_changes.py` (what a change writes), `assignors.py`, `reconciliation.py`, `sessions.py`. From
+one type to the other: `conversion.py` (the records), `migration.py` (the rules). All of them work in
+`coordinator/group_machine.py`.
 """

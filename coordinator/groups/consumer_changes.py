@@ -28,8 +28,8 @@ from odradek.coordinator.groups.reconciliation import (
     reconcile,
     without_topics,
 )
-from odradek.coordinator.groups.regular_expression import RegularExpression
 from odradek.coordinator.groups.subscriptions import add_to_count
+from odradek.coordinator.regular_expression import RegularExpression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.group_records import (
     ConsumerGroupMemberMetadataValue,

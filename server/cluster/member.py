@@ -29,7 +29,8 @@ from odradek.server.cluster.replica_homes import ReplicaHomes
 from odradek.server.controller import Deciding
 from odradek.server.metadata.unenforced_acls import refusal_of_acls
 from odradek.server.network.peers import SetupTimeout
-from odradek.server.phase_bind import Bound, bind_ports, lock_store
+from odradek.server.network.ports import bind_ports
+from odradek.server.phase_bind import Bound, lock_store
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from odradek.server.background.work import WorkQueue
     from odradek.server.cluster.replication import Replication
     from odradek.server.network.ports import Ports
-    from odradek.server.phase_bind import Node
+    from odradek.server.node import Node
     from odradek.server.phase_open import Opened
     from odradek.server.phase_serve import Serving
     from odradek.server.security.outgoing import OutgoingTls
@@ -316,12 +317,12 @@ class Member:
 
 async def join_cluster(node: Node, ending: AsyncExitStack) -> tuple[Bound, Member]:
     """In place of `bind`; `ending` gets what undoes it. Raises ConfigError with one sentence for people."""
-    from odradek.server.cluster.member_directories import claim_member_directories
     from odradek.server.metadata.log_directories import refuse_misplaced
+    from odradek.server.metadata.member_directories import claim_member_directories
 
     config, cluster = node.config, node.config.cluster
     assert cluster is not None
-    ports = bind_ports(node, ending)
+    ports = bind_ports(config, node.sockets, ending)
     _check_brokers_tls(ports, cluster)
     has_metadata = config.metadata_directory in config.data_directories
     refuse_misplaced(config.data_directories, config.metadata_directory if has_metadata else None)

@@ -11,14 +11,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from odradek.config.config_error import ConfigError
-from odradek.server.cluster.member_directories import claim_member_directories
-from odradek.server.controlling.opening import open_metadata_log
 from odradek.server.controlling.serving import endpoints_of, serve_controller
 from odradek.server.controlling.snapshots import Snapshots
+from odradek.server.metadata.log_directories import lock_metadata
+from odradek.server.metadata.member_directories import claim_member_directories
 from odradek.server.metadata.meta_properties import new_id
 from odradek.server.metadata.metadata_log import DiskMetadataLog, ThisVoter
+from odradek.server.metadata.metadata_log_start import open_metadata_log
+from odradek.server.network.ports import bind_ports
 from odradek.server.network.timers import wall_clock_ms
-from odradek.server.phase_bind import Node, bind_ports, do_nothing, lock_metadata
+from odradek.server.node import Node, do_nothing
 from odradek.wire.errors import KafkaError
 from odradek.wire.schema import uuid_from_text
 
@@ -62,7 +64,7 @@ class ControllerServer:
         """Returns when every listener answers. Raises ConfigError with one sentence for people; a start that
         fails leaves nothing behind."""
         async with AsyncExitStack() as ending:
-            ports = bind_ports(self._node, ending)
+            ports = bind_ports(self._node.config, self._node.sockets, ending)
             self.identity = self._claim(ending)
             self.log = self._opened_log(ports, ending)
             self.controlling = serve_controller(self._node, ports, self.log, self.identity.cluster_id, ending)

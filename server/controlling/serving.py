@@ -20,8 +20,8 @@ from odradek.coordinator.controller.log import MetadataLog
 from odradek.coordinator.controller.machine import Controller
 from odradek.coordinator.controller.observers import Observers
 from odradek.server.background.schedule import Schedule
-from odradek.server.controlling.opening import loaded_controller, partition_defaults
 from odradek.server.controlling.watching import Watching
+from odradek.server.metadata.metadata_log_start import loaded_controller, partition_defaults
 from odradek.server.network.admission import is_address, is_host
 from odradek.server.network.connections import Connections
 from odradek.server.network.timers import steady_clock_ms
@@ -34,13 +34,12 @@ from odradek.server.node_parts import (
     sweep_tokens,
     tell_what_is_open,
 )
-from odradek.server.phase_bind import live_config
-from odradek.server.reconfiguration import Reconfiguration
+from odradek.server.reconfiguration import Reconfiguration, live_config
 
 if TYPE_CHECKING:
     from odradek.apis.declaration import Served
     from odradek.server.network.ports import Ports
-    from odradek.server.phase_bind import Node
+    from odradek.server.node import Node
 
 
 class ControllersLog(MetadataLog, ReadableLog, Protocol):

@@ -251,7 +251,7 @@ class Coordinators:
         self._searches.run(self._matching(effect), then, failed)
 
     def _matching(self, effect: MatchTopics) -> Work[MatchedTopics]:
-        from odradek.coordinator.groups.regular_expression import matches_of
+        from odradek.coordinator.regular_expression import matches_of
 
         names = list(self.leadership.view.topics)
         matched: MatchedTopics = yield lambda: matches_of(effect.patterns, names)

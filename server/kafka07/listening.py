@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from odradek.apis.leadership import Leadership
+    from odradek.config.live import LiveConfig
     from odradek.coordinator.cluster.publishing import Publisher
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView
     from odradek.server.network.connection import Connection
     from odradek.server.network.connections import Connections
-    from odradek.server.phase_bind import Bound
+    from odradek.server.node import Node
+    from odradek.storage.config import LogConfig
     from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.kafka07")
@@ -69,14 +71,14 @@ def _forgetting_failed(error: Exception) -> None:
 
 
 def open_listeners(
-    bound: Bound,
+    node: Node,
+    live: LiveConfig[LogConfig],
     publisher: Publisher,
     connections: Connections,
     leadership: Leadership,
     ending: AsyncExitStack,
 ) -> dict[str, Kafka07]:
     """By protocol. `ending` gets what undoes it. Raises ConfigError with one sentence for people."""
-    node, live = bound.node, bound.reconfiguration.live
     store = PositionStore(node.config.data_directories[0])
     ending.callback(store.close)
     queue = WorkQueues(asyncio.get_running_loop(), WORKS_AT_ONCE)

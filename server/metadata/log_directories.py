@@ -11,11 +11,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from typing import TYPE_CHECKING
 
 from odradek.config.config_error import ConfigError
 from odradek.server.metadata import meta_properties
 from odradek.server.metadata.meta_properties import METADATA_LOG, OLD_STORE
 from odradek.wire.schema import uuid_to_text
+
+if TYPE_CHECKING:
+    from odradek.storage.disk import Disk
 
 
 def refuse_misplaced(directories: Sequence[str], metadata_directory: str | None = None) -> None:
@@ -56,6 +61,20 @@ def refuse_replaced(absent: Collection[bytes], new: Sequence[str]) -> None:
             f"(directory.id={ids}): is its disk mounted? To go on without that one start once without "
             f"{new[0]}; partitions that it had are offline then."
         )
+
+
+def lock_metadata(directory: str, ending: AsyncExitStack | ExitStack, disk: Disk | None = None) -> None:
+    """Lock the directory of the metadata log. Raises ConfigError."""
+    from odradek.storage.checkpoints import LOCK
+    from odradek.storage.disk import OsDisk
+
+    try:
+        ending.callback((disk or OsDisk()).lock(f"{directory}/{LOCK}").release)
+    except BlockingIOError:
+        raise ConfigError(
+            f"metadata.log.dir: The directory {directory} is in use by another node. Stop it, or name "
+            "another directory."
+        ) from None
 
 
 def _name_of_metadata(directory: str) -> str | None:

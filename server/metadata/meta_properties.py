@@ -26,7 +26,7 @@ from odradek.wire.schema import uuid_to_text
 FILE_NAME = "meta.properties"
 MEMBER = "odradek.member"
 """A property that Kafka passes over: the directory belongs to a node of a cluster, see
-`server/cluster/member_directories.py`."""
+`server/metadata/member_directories.py`."""
 METADATA_LOG = "__cluster_metadata-0"
 """Directory of the metadata log, of Kafka and of Odradek."""
 OLD_STORE = "odradek-metadata.db"

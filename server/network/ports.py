@@ -6,6 +6,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,16 @@ class Ports:
                 bound.close()
         self._acceptors.clear()
         self._waiting.clear()
+
+
+def bind_ports(
+    config: BrokerConfig, sockets: Mapping[str, Sequence[socket.socket]], ending: AsyncExitStack
+) -> Ports:
+    """The ports of a node, bound; `ending` closes them. `sockets` are as in `Ports`. Raises ConfigError."""
+    ports = Ports(sockets)
+    ending.callback(ports.close)
+    ports.bind(config)
+    return ports
 
 
 def _tls_of(config: BrokerConfig, listener: str) -> TlsAcceptor | None:

@@ -10,11 +10,11 @@ from odradek.config.config_error import ConfigError
 from odradek.coordinator.cluster.draft import at_once
 from odradek.coordinator.controller.machine import Controller
 from odradek.coordinator.security.scram_users import Key, ScramCredential
-from odradek.server.controlling.opening import close_metadata_log, loaded_controller, open_own_log
 from odradek.server.metadata.log_directories import refuse_misplaced
 from odradek.server.metadata.meta_properties import claim_directories
+from odradek.server.metadata.metadata_log_start import close_metadata_log, loaded_controller, open_own_log
 from odradek.server.network.timers import wall_clock_ms
-from odradek.server.phase_bind import live_config
+from odradek.server.reconfiguration import live_config
 from odradek.server.security.users import new_credential
 from odradek.storage import checkpoints
 from odradek.storage.disk import OsDisk

@@ -16,11 +16,12 @@ from odradek.config.config_error import ConfigError
 from odradek.config.workers import directory_of
 from odradek.coordinator.cluster.features import refusal_of_features
 from odradek.coordinator.controller.alone import LoneController
-from odradek.server.controlling.opening import close_metadata_log, loaded_controller, open_own_log
 from odradek.server.metadata import meta_properties
-from odradek.server.metadata.log_directories import refuse_misplaced
+from odradek.server.metadata.log_directories import lock_metadata, refuse_misplaced
+from odradek.server.metadata.metadata_log_start import close_metadata_log, loaded_controller, open_own_log
 from odradek.server.metadata.unenforced_acls import refusal_of_acls
-from odradek.server.phase_bind import Node, do_nothing, lock_metadata, lock_store
+from odradek.server.node import Node, do_nothing
+from odradek.server.phase_bind import lock_store
 from odradek.server.phase_open import open_logs
 from odradek.server.topic_logs import TopicLogs
 from odradek.server.workers.directories import (

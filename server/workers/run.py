@@ -53,7 +53,6 @@ _PREPARED = (
     "server.cluster.following",
     "server.cluster.leading",
     "server.cluster.member",
-    "server.cluster.member_directories",
     "server.cluster.replica_log",
     "server.cluster.replication",
     "server.cluster.throttles",
@@ -61,6 +60,7 @@ _PREPARED = (
     "server.coordination.remote_log_ends",
     "server.coordination.remote_transactions",
     "server.metadata.log_directories",
+    "server.metadata.member_directories",
     "server.network.broker_peers",
 )
 _PREPARED_OF_OTHERS = (

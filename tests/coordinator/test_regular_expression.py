@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from odradek.coordinator.groups.regular_expression import RegularExpression, matches_of
+from odradek.coordinator.regular_expression import RegularExpression, matches_of
 from odradek.wire.errors import ErrorCode, KafkaError
 
 

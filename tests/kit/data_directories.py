@@ -7,8 +7,8 @@ from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.cluster.view import Broker
 from odradek.coordinator.controller.alone import LoneController
 from odradek.coordinator.controller.batch import PartitionDefaults
-from odradek.server.controlling.opening import open_own_log
 from odradek.server.metadata.meta_properties import claim_directories
+from odradek.server.metadata.metadata_log_start import open_own_log
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk

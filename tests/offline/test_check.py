@@ -12,8 +12,8 @@ from odradek.commands import main as cli
 from odradek.coordinator.cluster.draft import at_once
 from odradek.offline.check import CannotCheck, check
 from odradek.offline.workers import with_workers
-from odradek.server.cluster.member_directories import claim_member_directories
 from odradek.server.metadata import meta_properties
+from odradek.server.metadata.member_directories import claim_member_directories
 from odradek.server.metadata.meta_properties import METADATA_LOG as LOG
 from odradek.server.metadata.meta_properties import OLD_STORE, claim_directories, new_id
 from odradek.storage.config import LogConfig

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from odradek.offline.check import check
-from odradek.server.cluster.member_directories import claim_member_directories
+from odradek.server.metadata.member_directories import claim_member_directories
 from odradek.server.metadata.meta_properties import METADATA_LOG as DIRECTORY
 from odradek.server.metadata.metadata_log import DiskMetadataLog, ThisVoter
 from odradek.storage.disk import OsDisk

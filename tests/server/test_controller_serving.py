@@ -17,7 +17,8 @@ from odradek.coordinator.cluster.metadata_image import MetadataImage
 from odradek.coordinator.controller.bootstrap import first_records
 from odradek.server.controlling.serving import serve_controller
 from odradek.server.metadata.metadata_log import DiskMetadataLog, ThisVoter
-from odradek.server.phase_bind import Node, bind_ports
+from odradek.server.network.ports import bind_ports
+from odradek.server.node import Node
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import is_forwardable
@@ -88,7 +89,7 @@ def run(story, **options) -> None:
         log.append(first_records(LEVELS, 1), LEVELS["metadata.version"])
         async with AsyncExitStack() as ending:
             node = Node(config=BrokerConfig(given))
-            ports = bind_ports(node, ending)
+            ports = bind_ports(node.config, node.sockets, ending)
             await story(Running(serve_controller(node, ports, log, CLUSTER, ending), log))
 
     asyncio.run(running())

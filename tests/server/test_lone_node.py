@@ -35,9 +35,10 @@ from odradek.coordinator.cluster.view import Broker
 from odradek.coordinator.controller.machine import Controller
 from odradek.coordinator.controller.records import broker_record, feature_records
 from odradek.server.broker import BrokerServer
-from odradek.server.controlling.opening import loaded_controller, open_own_log
 from odradek.server.metadata import meta_properties
-from odradek.server.phase_bind import Node, live_config
+from odradek.server.metadata.metadata_log_start import loaded_controller, open_own_log
+from odradek.server.node import Node
+from odradek.server.reconfiguration import live_config
 from odradek.server.workers.directories import own_directories, property_of
 from odradek.server.workers.lone_node import become_first_worker, become_lone
 from odradek.server.workers.resizing import JOURNAL, Resizing, make_directories

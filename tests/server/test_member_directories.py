@@ -6,7 +6,7 @@ import pytest
 
 from odradek.config.broker_config import ConfigError
 from odradek.config.properties import parse_properties
-from odradek.server.cluster.member_directories import claim_member_directories
+from odradek.server.metadata.member_directories import claim_member_directories
 from odradek.server.metadata.meta_properties import FILE_NAME, claim_directories, is_member
 
 CLUSTER, OTHER_CLUSTER = "4L6g3nShT-eMCtK--X86sw", "5L6g3nShT-eMCtK--X86sw"

@@ -27,7 +27,7 @@ NOT_NEEDED = (
     "odradek.coordinator.transactions.coordinator",
     "odradek.offline",
     "odradek.client",
-    "odradek.server.cluster.member_directories",
+    "odradek.server.metadata.member_directories",
     "odradek.server.metrics",
     "odradek.server.network.slow_requests",
     "odradek.server.process.systemd",

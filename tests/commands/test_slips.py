@@ -50,26 +50,26 @@ def test_a_command_without_its_action_shows_its_help(run, name):
 @pytest.mark.parametrize("name", ON_BROKERS)
 def test_each_command_says_what_it_waits_for_and_then_that_no_broker_answered(run, name):
     address = f"127.0.0.1:{free_port()}"
-    ended = run(name, *ACTIONS[name], "-b", address, "--timeout", "1.5")
+    ended = run(name, *ACTIONS[name], "-b", address, "--timeout", "2.5")
     assert ended.status == 1
     if name == "doctor":
         assert f"no connection to {address}" in ended.out
     else:
         assert ended.err == (
-            f"odradek: {address} refuses connections; trying for 1.5 s (odradek doctor says more)\n"
-            f"odradek: no broker answered in 1.5 s: {address} refuses connections\n"
+            f"odradek: {address} refuses connections; trying for 2.5 s (odradek doctor says more)\n"
+            f"odradek: no broker answered in 2.5 s: {address} refuses connections\n"
         )
 
 
 def test_a_broker_that_accepts_and_says_nothing_is_told_after_a_second(run):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        ended = run("topics", "list", "-b", address, "--timeout", "1.5")
+        ended = run("topics", "list", "-b", address, "--timeout", "2.5")
     assert ended.status == 1
     assert ended.err.startswith(
-        f"odradek: {address} does not answer; trying for 1.5 s (odradek doctor says more)\n"
+        f"odradek: {address} does not answer; trying for 2.5 s (odradek doctor says more)\n"
     )
-    assert "no broker answered in 1.5 s" in ended.err
+    assert "no broker answered in 2.5 s" in ended.err
 
 
 @pytest.mark.parametrize("name", ON_BROKERS)

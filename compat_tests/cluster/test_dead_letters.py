@@ -149,14 +149,22 @@ def test_a_missing_queue_is_created_by_the_controllers(cluster: Cluster, program
         set_creation("false")
 
 
-@pytest.mark.parametrize("cluster", ["odradek"], indirect=True)
+@pytest.mark.parametrize(
+    ("cluster", "old", "new", "queue_on"),
+    [
+        ("odradek", 1, 2, 3),
+        pytest.param("mixed", 1, KAFKA_ID, 2, marks=pytest.mark.nightly),
+        pytest.param("mixed", KAFKA_ID, 1, 2, marks=pytest.mark.nightly),
+    ],
+    indirect=["cluster"],
+)
 def test_a_new_leader_writes_the_letters_that_the_old_one_could_not(
-    cluster: Cluster, program: Program
+    cluster: Cluster, program: Program, old: int, new: int, queue_on: int
 ) -> None:
     """The leader of the queue dies, then that of the topic, with records that are being archived."""
-    story = Story(cluster, [1, 2], [3], 30)
+    story = Story(cluster, [old, new], [queue_on], 30)
     member = ShareMember(program, story.group, story.topic, settings=EXPLICIT)
-    queue_leader, topic_leader = cluster.nodes[3], cluster.nodes[1]
+    queue_leader, topic_leader = cluster.nodes[queue_on], cluster.nodes[old]
     queue_leader.kill()
     wait_until(
         lambda: cluster.partition((story.queue, 0)).leader_id == -1, "nobody leads it", seconds=SECONDS
@@ -170,7 +178,7 @@ def test_a_new_leader_writes_the_letters_that_the_old_one_could_not(
     queue_leader.start()
     topic_leader.start()
     cluster.wait_until_healthy()
-    assert cluster.leader((story.topic, 0)) == 2
+    assert cluster.leader((story.topic, 0)) == new
     # The new leader has the state from when somebody first reads.
     story.load.produce(story.topic, [Message(b"30")])
     (last,) = member.poll_until(1)

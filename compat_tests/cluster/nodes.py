@@ -22,15 +22,19 @@ from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from compat_tests.reference import kafka_tool
 from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
+from odradek.wire.messages.elect_leaders import ElectLeadersRequest
+from odradek.wire.messages.elect_leaders import TopicPartitions as ElectedTopic
 from odradek.wire.messages.metadata import MetadataRequest
 
 REPLICAS, MIN_ISR = 3, 2
 SESSION_MS = 3_000
+PREFERRED = 0
 HEALTHY_SECONDS = 180.0
 EQUAL_SECONDS = 60.0
 COMMIT_TIMEOUT_MS = 2_000
@@ -209,10 +213,27 @@ class Cluster(TransactionBroker):
         wait_until(has_moved, f"the replicas of {where} are {replicas}", seconds=HEALTHY_SECONDS)
 
     def move_leader(self, where: Partition, node_id: int) -> None:
-        """To that node; all nodes have replicas in the end."""
-        self.move(where, [node_id])
+        """To that node; all nodes have replicas. There are never fewer than min.insync.replicas: after
+        NOT_ENOUGH_REPLICAS librdkafka may write records again, with a new epoch, whose outcome it does not
+        know.
+        """
         self.move(where, [node_id, *(one for one in self.nodes if one != node_id)])
-        assert self.leader(where) == node_id
+        elected = ElectLeadersRequest(
+            election_type=PREFERRED,
+            topic_partitions=[ElectedTopic(topic=where[0], partitions=[where[1]])],
+            timeout_ms=30_000,
+        )
+        side = Side("node", next(iter(self.nodes.values())).bootstrap_servers)
+        try:
+            answer = side.ask(elected, 2, seconds=60)
+        finally:
+            side.close()
+        codes = [
+            one.error_code for topic in answer.replica_election_results for one in topic.partition_result
+        ]
+        assert answer.error_code == 0, answer
+        assert set(codes) <= {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}, answer
+        wait_until(lambda: self.leader(where) == node_id, f"{node_id} leads {where}", seconds=HEALTHY_SECONDS)
 
     # What happens to nodes
 

@@ -15,6 +15,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
+from odradek.config.os_reason import reason_of
+
 FORMS = ("table", "json", "jsonl", "tsv")
 LINES = ("text", "json", "jsonl")
 """Forms of commands that print while they find: both of JSON are an object a line, as their list may have no
@@ -328,7 +330,7 @@ def output_failed(error: OSError) -> int:
     told."""
     status = 0
     if not isinstance(error, BrokenPipeError):
-        print(f"odradek: the output cannot be written: {error.strerror or error}.", file=sys.stderr)
+        print(f"odradek: the output cannot be written: {reason_of(error)}.", file=sys.stderr)
         status = 1
     # Python would complain once more while it closes stdout.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

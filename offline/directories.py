@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from odradek.config.os_reason import reason_of
 from odradek.offline.check_partition import lost_logs
 from odradek.server.metadata import meta_properties
 from odradek.storage import checkpoints
@@ -139,5 +140,5 @@ def lock_directory(path: str, *, repair: bool) -> Lock | None:
         ) from None
     except OSError as error:
         if repair:
-            raise CannotCheck(f"{path} cannot be written: {error.strerror}.") from None
+            raise CannotCheck(f"{path} cannot be written: {reason_of(error)}.") from None
         return None

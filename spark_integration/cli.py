@@ -27,6 +27,7 @@ from odradek.client.librdkafka_names import java_names
 from odradek.client.progress import Progress
 from odradek.client.settings import is_client_option
 from odradek.config.command_line import Parser
+from odradek.config.os_reason import reason_of
 from odradek.spark.client_options import PREFIX
 from odradek.spark.jobs.errors import JobError, sentence_of
 from odradek.spark.report import Report
@@ -130,7 +131,7 @@ def _write_report(report: Report, options: argparse.Namespace) -> None:
         with open(options.report, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise JobError(f"the report cannot be written to {options.report}: {error.strerror}") from None
+        raise JobError(f"the report cannot be written to {options.report}: {reason_of(error)}") from None
     print(f"{report.job}: {report.summary} (report: {options.report})")
 
 

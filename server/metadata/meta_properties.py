@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.config.config_error import ConfigError
+from odradek.config.os_reason import reason_of
 from odradek.config.properties import parse_properties
 from odradek.storage.directories.store import key_of
 from odradek.wire.schema import uuid_to_text
@@ -293,4 +294,4 @@ def new_id(random_bytes: Callable[[int], bytes]) -> str:
 
 
 def unusable(path: str, error: OSError) -> Unusable:
-    return Unusable(f"{path} (log.dirs) cannot be used: {error.strerror}.")
+    return Unusable(f"{path} (log.dirs) cannot be used: {reason_of(error)}.")

@@ -97,11 +97,17 @@ def _levels(options: argparse.Namespace, before: Mapping[str, int], is_upgrade: 
 
 def _level(name: str, text: str) -> int:
     """A number; that of metadata.version may be its name, such as 4.4-IV0."""
-    if name == METADATA_VERSION:
+    if name == METADATA_VERSION and not text.isdecimal():
         for level, known in RELEASES.items():
             if known == text:
                 return level
+        hint = did_you_mean(text, RELEASES.values()) or f": they are numbers or names such as {_newest()}"
+        raise ClientError(f"{name} has no level {text!r}{hint}")
     return parse_whole(text, name, 0, 2**15 - 1)
+
+
+def _newest() -> str:
+    return RELEASES[max(RELEASES)]
 
 
 def _levels_of(release: str) -> Mapping[str, int]:

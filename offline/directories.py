@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from odradek.config.os_reason import reason_of
 from odradek.offline.check_partition import lost_logs
+from odradek.offline.kinds import NEITHER, is_of_a_broker
 from odradek.server.metadata import meta_properties
 from odradek.storage import checkpoints
 from odradek.storage.directories.data_directory import Key
@@ -88,6 +89,8 @@ def directories_of(disk: Disk, paths: Sequence[str]) -> list[Directory]:
             directory = found.setdefault(os.path.realpath(parent), Directory(parent, set(), has_data))
             if directory.only is not None:
                 directory.only.add(name)
+        elif not is_of_a_broker(path, disk.list(path)):
+            raise CannotCheck(f"{path} {NEITHER}.")
         else:
             directory = found.setdefault(os.path.realpath(path), Directory(path))
             directory.only, directory.is_data_directory = None, True

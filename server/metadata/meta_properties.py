@@ -294,4 +294,8 @@ def new_id(random_bytes: Callable[[int], bytes]) -> str:
 
 
 def unusable(path: str, error: OSError) -> Unusable:
-    return Unusable(f"{path} (log.dirs) cannot be used: {reason_of(error)}.")
+    is_file = isinstance(error, FileExistsError) or (
+        isinstance(error, NotADirectoryError) and os.path.isfile(path)
+    )
+    reason = "it is a file and not a directory" if is_file else reason_of(error)
+    return Unusable(f"{path} (log.dirs) cannot be used: {reason}.")

@@ -46,6 +46,11 @@ def test_the_levels_of_a_release_are_those_that_it_has_above_the_present_ones(od
             "has no feature shar.version; did you mean share.version?",
         ),
         (["features", "upgrade", "share.version=x"], "share.version is 'x'"),
+        (["features", "upgrade", "metadata.version=4.4-IV9"], "has no level '4.4-IV9'; did you mean 4.4-IV"),
+        (
+            ["features", "upgrade", "metadata.version=x"],
+            "has no level 'x': they are numbers or names",
+        ),
         (["features", "upgrade", "--release-version", "1.0"], "there is no release '1.0'"),
         (["features", "upgrade", "share.version=99"], "changing features was refused: "),
         (["features", "--release-version", "4.0"], "--release-version is for"),

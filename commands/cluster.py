@@ -45,7 +45,8 @@ supported_min_version supported_max_version. A version is the name of a level of
 such as 4.4-IV2, and else the level.
 keys of features upgrade: feature finalized_level_before finalized_level finalized_version_before
 finalized_version.
-keys of elect: topic partition leader_before leader. Keys of unregister: broker.
+keys of elect: topic partition leader_before leader.
+keys of unregister: broker.
 keys of log-dirs: broker log_dir online replicas size_bytes usable_bytes total_bytes cordoned.
 
 exit status: 0, or 1 when something could not be done, or is not healthy (a sentence says

@@ -14,6 +14,7 @@ from typing import Any
 
 from odradek.client.client_error import ClientError
 from odradek.client.profiles import Profiles, profiles_of, read_profiles
+from odradek.config.os_reason import reason_of
 
 _ABOUT = "# Connections to Kafka clusters, for the command line of Odradek.\n"
 Content = dict[str, Any]
@@ -168,7 +169,7 @@ def _replace(path: str, content: Content, lines: list[str]) -> None:
     except UnicodeEncodeError:
         raise ClientError(f"{path} cannot be written: a name or a value is not text") from None
     except OSError as error:
-        raise ClientError(f"{path} cannot be written: {error.strerror or error}") from None
+        raise ClientError(f"{path} cannot be written: {reason_of(error)}") from None
 
 
 def _says(text: str, content: Content) -> bool:

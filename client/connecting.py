@@ -7,7 +7,7 @@ Each source overrides the one before: the profile, ODRADEK_BOOTSTRAP_SERVERS, th
 import argparse
 import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from odradek.client.client_error import ClientError
@@ -16,7 +16,7 @@ from odradek.client.librdkafka_names import LIBRDKAFKA_NAMES, SECRETS, java_name
 from odradek.client.profiles import config_path, read_profiles
 from odradek.client.settings import CLIENT_OPTIONS, DEFAULT_PORT, ClientSettings, is_client_option
 from odradek.config.command_line import exact, readable
-from odradek.config.near_names import did_you_mean
+from odradek.config.near_names import did_you_mean, nearest
 from odradek.security.client_security import SECURITY_OPTIONS
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
@@ -30,6 +30,7 @@ _OF_OTHER_CLIENTS = frozenset(
     {
         *("message.timeout.ms", "reconnect.backoff.ms", "retry.backoff.max.ms"),
         *("socket.timeout.ms", "transaction.timeout.ms"),
+        *("ssl.crl.location", "ssl.engine.location"),
     }
 )
 """Names of Java's clients and of librdkafka that look like a slip of a name that is used here."""
@@ -120,15 +121,31 @@ def settings_of(
     options: argparse.Namespace, named: Mapping[str, str], used_elsewhere: Collection[str] = ()
 ) -> ClientSettings:
     """`client_settings` of the properties of `options_of`, some of which the caller uses itself."""
-    for name in sorted(named):
-        if not is_client_option(name) and name not in used_elsewhere:
-            tell_unused(name, used_elsewhere)
+    check_names(named, used_elsewhere)
     known = {name: value for name, value in named.items() if is_client_option(name)}
     if options.timeout is not None:
         known["default.api.timeout.ms"] = str(timeout_ms(options.timeout))
     known.setdefault("default.api.timeout.ms", str(PATIENCE_MS))
     settings = ClientSettings.from_options(known)
     return replace(settings, unknown_topic_ms=UNKNOWN_TOPIC_MS, tell=Telling())
+
+
+def check_names(named: Iterable[str], used_elsewhere: Collection[str] = ()) -> None:
+    """Tells which properties are not used. ClientError for a slip of a name."""
+    for name in sorted(named):
+        if name in used_elsewhere:
+            continue
+        if not is_client_option(name):
+            tell_unused(name, used_elsewhere)
+        elif name not in SECURITY_OPTIONS and name not in CLIENT_OPTIONS:
+            _refuse_slip_of_librdkafka(name)
+
+
+def _refuse_slip_of_librdkafka(name: str) -> None:
+    """The options of security refuse what they do not know; they have Java's names alone."""
+    near = nearest(name, [*SECURITY_OPTIONS, *LIBRDKAFKA_NAMES])
+    if near in LIBRDKAFKA_NAMES and name not in _OF_OTHER_CLIENTS:
+        raise ClientError(f"there is no property {name}; did you mean {near}?")
 
 
 def timeout_ms(seconds: float) -> int:

@@ -412,6 +412,8 @@ def _write_remedy(error: ClientError) -> str:
     if error.code == ErrorCode.POLICY_VIOLATION:
         return "the broker's policy refuses such topics: name one with --topic"
     if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+        if "broker is full" in str(error):
+            return "make room: the broker writes again without a restart"
         return "a directory of the broker has failed or is full: see its log"
     return "see the broker's log"
 

@@ -12,6 +12,7 @@ from odradek.commands.output import (
     size_text,
     terminal,
 )
+from odradek.config.os_reason import reason_of
 
 ABOUT = """\
 Copy a data directory into one tar file. A broker may serve the directory meanwhile: then
@@ -77,5 +78,5 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         if error.filename is None:
             return output_failed(error)
-        print(f"odradek: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"odradek: {error.filename}: {reason_of(error)}", file=sys.stderr)
         return 1

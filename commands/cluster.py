@@ -10,8 +10,9 @@ from odradek.client.admin.health import Check, check_health
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
-from odradek.commands.cluster_changes import change_features, elect
+from odradek.commands.cluster_changes import change_features, elect, unregister
 from odradek.commands.cluster_start import add_start
+from odradek.commands.confirming import add_yes
 from odradek.commands.output import Column, Output, quantity, size_text
 from odradek.commands.selecting import parse_whole
 from odradek.wire.errors import ErrorCode
@@ -33,6 +34,7 @@ examples:
   odradek cluster elect                 after restarts: leaders as they were
   odradek cluster elect orders:3 --unclean
   odradek cluster log-dirs --broker 1
+  odradek cluster unregister 7          after its partitions were moved, and its end
   odradek cluster start --nodes 3 --data-dir cluster
                         three nodes and a controller on this machine, at ports 9092 to 9094
 
@@ -44,6 +46,7 @@ such as 4.4-IV2, and else the level.
 keys of features upgrade: feature finalized_level_before finalized_level finalized_version_before
 finalized_version.
 keys of elect: topic partition leader_before leader.
+keys of unregister: broker.
 keys of log-dirs: broker log_dir online replicas size_bytes usable_bytes total_bytes cordoned.
 
 exit status: 0, or 1 when something could not be done, or is not healthy (a sentence says
@@ -96,6 +99,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_dry_run(one)
     one = add_action(actions, "log-dirs", "what the directories of brokers hold, and what is free", _log_dirs)
     one.add_argument("--broker", action="append", default=[], dest="brokers", metavar="ID", help="only of it")
+    one = add_action(
+        actions, "unregister", "let the controllers forget a node that has left for good", unregister
+    )
+    one.add_argument("node", metavar="NODE", help="its node.id")
+    add_dry_run(one)
+    add_yes(one, "first")
     add_start(actions)
 
 

@@ -1,19 +1,21 @@
-"""`odradek cluster features upgrade` and `odradek cluster elect`: what changes a whole cluster."""
+"""`odradek cluster features upgrade`, `elect` and `unregister`: what changes a whole cluster."""
 
 import argparse
 from collections.abc import Mapping
 from typing import Any
 
 from odradek.client.admin.asking import Refused
-from odradek.client.admin.description import describe_features
+from odradek.client.admin.brokers import unregister_broker
+from odradek.client.admin.description import describe_cluster, describe_features
 from odradek.client.admin.features import SAFE_DOWNGRADE, UPGRADE, update_features
 from odradek.client.admin.replicas import PREFERRED, UNCLEAN, elect_leaders
 from odradek.client.admin.topics import PartitionDescription
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster, TopicPartition
 from odradek.commands.asking import failed
+from odradek.commands.confirming import confirm_one
 from odradek.commands.moving import described_partitions
-from odradek.commands.output import Column, Output
+from odradek.commands.output import Column, Output, quantity
 from odradek.commands.selecting import parse_whole
 from odradek.config.near_names import did_you_mean
 from odradek.wire.releases import METADATA_VERSION, RELEASES, level_name
@@ -95,11 +97,17 @@ def _levels(options: argparse.Namespace, before: Mapping[str, int], is_upgrade: 
 
 def _level(name: str, text: str) -> int:
     """A number; that of metadata.version may be its name, such as 4.4-IV0."""
-    if name == METADATA_VERSION:
+    if name == METADATA_VERSION and not text.isdecimal():
         for level, known in RELEASES.items():
             if known == text:
                 return level
+        hint = did_you_mean(text, RELEASES.values()) or f": they are numbers or names such as {_newest()}"
+        raise ClientError(f"{name} has no level {text!r}{hint}")
     return parse_whole(text, name, 0, 2**15 - 1)
+
+
+def _newest() -> str:
+    return RELEASES[max(RELEASES)]
 
 
 def _levels_of(release: str) -> Mapping[str, int]:
@@ -149,3 +157,33 @@ def _row(key: TopicPartition, one: PartitionDescription, is_unclean: bool) -> di
         "leader_before": one.leader if one.leader >= 0 else None,
         "leader": None if is_unclean else one.replicas[0],
     }
+
+
+# A node that has left ---------------------------------------------------------------------------------
+
+
+def unregister(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    """Lets the controllers forget a node."""
+    node = parse_whole(options.node, "NODE", 0, 2**31 - 1)
+    known = {one.broker: one for one in describe_cluster(cluster).brokers}
+    if node not in known:
+        there = ", ".join(map(str, known))
+        raise ClientError(f"broker {node} is not registered: there are {there}")
+    held = sum(node in one.replicas for one in described_partitions(cluster, []).values())
+    of_it = ["which is running"] if known[node].is_fenced is False else []
+    of_it += [f"which has replicas of {quantity(held, 'partition')}"] if held else []
+    told = f", {' and '.join(of_it)}" if of_it else ""
+    if options.dry_run:
+        output.line(f"this would unregister broker {node}{told}")
+    else:
+        _unregister(cluster, options, node, told)
+        output.line(f"broker {node} is unregistered")
+    if not output.is_table:
+        output.rows([Column("broker")], [{"broker": node}])
+    return 0
+
+
+def _unregister(cluster: Cluster, options: argparse.Namespace, node: int, told: str) -> None:
+    if not options.yes:
+        confirm_one(f"unregister broker {node}{told}", f"broker {node} stays registered")
+    unregister_broker(cluster, node)

@@ -1,4 +1,4 @@
-"""A question before a pattern deletes: it may name more than its writer thinks of.
+"""A question before what may be more than its writer thinks of, such as the deletion of a pattern.
 
 A person at a terminal is asked; a script has to say `--yes`.
 """
@@ -14,9 +14,9 @@ from odradek.commands.selecting import is_pattern
 NAMES_SHOWN = 10
 
 
-def add_yes(parser: argparse.ArgumentParser) -> None:
+def add_yes(parser: argparse.ArgumentParser, when: str = "before a pattern deletes") -> None:
     """`--yes`."""
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask before a pattern deletes")
+    parser.add_argument("-y", "--yes", action="store_true", help=f"do not ask {when}")
 
 
 def confirm(
@@ -32,15 +32,32 @@ def confirm(
     if not names or options.yes or options.dry_run or not any(map(is_pattern, patterns)):
         return
     what = quantity(len(names), one, many)
-    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+    if not _has_person():
         text = " ".join(filter(is_pattern, patterns))
         raise ClientError(f"{text} would {doing} {what}: give --yes, or --dry-run to see them first")
     shown = "\n".join(f"  {printable(name)}" for name in names[:NAMES_SHOWN])
     more = f"\n  and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
-    sys.stderr.write(f"{shown}{more}\n{doing[0].upper()}{doing[1:]} {what}? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not _agrees(f"{shown}{more}\n{doing[0].upper()}{doing[1:]} {what}?"):
         raise ClientError("nothing was deleted")
+
+
+def confirm_one(doing: str, otherwise: str) -> None:
+    """Returns if a person agrees to that one thing. Else ClientError, for which `otherwise` says what has not
+    happened."""
+    if not _has_person():
+        raise ClientError(f"this would {doing}: give --yes")
+    if not _agrees(f"{doing[0].upper()}{doing[1:]}?"):
+        raise ClientError(otherwise)
+
+
+def _has_person() -> bool:
+    return _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
+
+
+def _agrees(question: str) -> bool:
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _is_terminal(stream: object) -> bool:

@@ -5,6 +5,7 @@ import os
 import sys
 
 from odradek.commands.output import output_failed
+from odradek.config.os_reason import reason_of
 
 ABOUT = """\
 Write what watches brokers of this version into a directory: boards/*.json for Grafana 10
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         written = [_write(os.path.join(options.directory, name), text) for name, text in files().items()]
     except OSError as error:
-        print(f"odradek: {error.filename} cannot be written: {error.strerror}.", file=sys.stderr)
+        print(f"odradek: {error.filename} cannot be written: {reason_of(error)}.", file=sys.stderr)
         return 1
     try:
         print(*written, sep="\n", flush=True)

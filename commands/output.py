@@ -15,6 +15,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
+from odradek.config.os_reason import reason_of
+
 FORMS = ("table", "json", "jsonl", "tsv")
 LINES = ("text", "json", "jsonl")
 """Forms of commands that print while they find: both of JSON are an object a line, as their list may have no
@@ -136,13 +138,19 @@ class Output:
         lines += [[_cell(column, row.get(column.key)) for column in columns] for row in rows]
         widths = [max(map(display_width, cells)) for cells in zip(*lines, strict=True)]
         if self.width is not None:
+            room = room_of_first(widths, lines[0], columns, self.width)
+            widths[0] = max(width for cells in lines if (width := display_width(cells[0])) <= room)
             widths = fitted(widths, lines[0], columns, self.width)
         for number, cells in enumerate(lines):
+            if display_width(cells[0]) > widths[0]:
+                # A long name has a line of its own, and the rest stands below it in its columns.
+                self._write(cells[0])
+                cells = ["", *cells[1:]]
             line = "  ".join(
                 padded(cut(cell, width), width, column.right)
                 for cell, width, column in zip(cells, widths, columns, strict=True)
             ).rstrip()
-            whole = sum(widths[: _whole_count(columns)]) + 2 * (_whole_count(columns) - 1)
+            whole = sum(widths[: _whole_count(columns)]) + 2 * _whole_count(columns)
             line = line if self.width is None else cut(line, max(self.width, whole + 1))
             self._write(self.styled(line, "2") if number == 0 else line)
 
@@ -245,9 +253,7 @@ def fitted(widths: Sequence[int], headings: Sequence[str], columns: Sequence[Col
     not, as a part of one is another number, nor what names a row."""
     from bisect import bisect_right
 
-    least = [max(COLUMN_LEAST, display_width(heading)) for heading in headings]
-    for number in range(_whole_count(columns)):
-        least[number] = widths[number]
+    least = _least(widths, headings, columns)
 
     def at(level: int) -> list[int]:
         """With texts as wide as `level` at most, or as their least."""
@@ -258,6 +264,26 @@ def fitted(widths: Sequence[int], headings: Sequence[str], columns: Sequence[Col
 
     room = most - 2 * (len(columns) - 1)
     return at(bisect_right(range(max(widths) + 1), room, key=lambda level: sum(at(level))) - 1)
+
+
+def room_of_first(
+    widths: Sequence[int], headings: Sequence[str], columns: Sequence[Column], most: int
+) -> int:
+    """The longest name of a row that stands in one line with the other columns, which need their least."""
+    others = [
+        width if column.right else min(width, low)
+        for width, low, column in zip(widths, _least(widths, headings, columns), columns, strict=True)
+    ][1:]
+    if not others:
+        return widths[0]
+    return max(most - sum(others) - 2 * len(others), most // 2, display_width(headings[0]))
+
+
+def _least(widths: Sequence[int], headings: Sequence[str], columns: Sequence[Column]) -> list[int]:
+    least = [max(COLUMN_LEAST, display_width(heading)) for heading in headings]
+    for number in range(_whole_count(columns)):
+        least[number] = widths[number]
+    return least
 
 
 def _whole_count(columns: Sequence[Column]) -> int:
@@ -328,7 +354,7 @@ def output_failed(error: OSError) -> int:
     told."""
     status = 0
     if not isinstance(error, BrokenPipeError):
-        print(f"odradek: the output cannot be written: {error.strerror or error}.", file=sys.stderr)
+        print(f"odradek: the output cannot be written: {reason_of(error)}.", file=sys.stderr)
         status = 1
     # Python would complain once more while it closes stdout.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -19,9 +19,10 @@ from odradek.wire.record_layout import Record
 
 FORMAT_HELP = """\
 format (-f), with kcat's letters:
-  %s or %v  value            %S  its size in bytes, -1 for null     %R  that size as 4 bytes
-  %k        key              %K  its size in bytes, -1 for null     %h  headers: a=1,b=2
-  %t  topic   %p  partition   %o  offset   %T  timestamp in ms   %d{%H:%M:%S}  local time
+  %s or %v  value   %S  its size in bytes, -1: null   %R  that size as 4 bytes
+  %k        key     %K  its size in bytes, -1: null   %h  headers: a=1,b=2
+  %t  topic   %p  partition   %o  offset
+  %T  timestamp in ms   %d{%H:%M:%S}  local time
   %e  leader epoch   %x  producer id   %y  producer epoch   %%  a percent sign
   \\n \\t \\r \\0 \\xNN  single bytes
   %s, %k and %h take {hex}, {base64} or {json} after them: %s{hex}

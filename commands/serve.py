@@ -239,7 +239,10 @@ def _write_address_file(addresses: Iterable[tuple[str, str, int]], with_tls: set
         try:
             write_address(path, addresses, with_tls)
         except OSError as error:
-            print(f"odradek: ODRADEK_ADDRESS_FILE={path} cannot be written: {error}", file=sys.stderr)
+            from odradek.config.os_reason import reason_of
+
+            told = f"ODRADEK_ADDRESS_FILE={path} cannot be written: {reason_of(error)}"
+            print(f"odradek: {told}", file=sys.stderr)
 
 
 def _log_settings(config: "BrokerConfig") -> None:

@@ -20,6 +20,8 @@ DIRECTORIES = frozenset({"DIR", "DIRECTORY"})
 """Metavars of arguments that are paths of directories."""
 SIMILAR_ACTIONS = 0.6
 """Names of actions are short: one letter is a larger share of them."""
+COMMENT_COLUMN = 24
+"""Where options are told, and examples."""
 
 
 def readable(word: str) -> str:
@@ -50,6 +52,72 @@ class Layout(argparse.RawDescriptionHelpFormatter):
         except (OSError, ValueError):
             columns = 80
         super().__init__(prog, width=max(columns, 20) - 2)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """A description, or examples: as written where the terminal has room for it."""
+        lines = text.splitlines()
+        if max(map(len, lines), default=0) > width:
+            text = "\n".join(_wrapped(lines, width))
+        return super()._fill_text(text, width, indent)
+
+
+def _wrapped(lines: Sequence[str], width: int) -> list[str]:
+    """Paragraphs and examples in which a line is too long are filled anew."""
+    parts: list[list[str]] = []
+    for line in lines:
+        if parts and _goes_on(parts[-1], line):
+            parts[-1].append(line)
+        else:
+            parts.append([line])
+    found: list[str] = []
+    for part in parts:
+        if max(map(len, part)) <= width:
+            found += part
+        else:
+            found += _example(part, width) if part[0][0] == " " else _filled(" ".join(part), width, "")
+    return found
+
+
+def _goes_on(part: Sequence[str], line: str) -> bool:
+    """Whether a line belongs to the lines before: to a paragraph, or to what is told of an example."""
+    if not line or not part[0]:
+        return False
+    if part[0][0] == " ":
+        return _indentation(line) > _indentation(part[0])
+    return line[0] != " " and not line.startswith("keys")
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _example(part: Sequence[str], width: int) -> list[str]:
+    """A command, or a word, and what is told of it. A command that goes on in a second line says so."""
+    first, *others = part
+    place = _indentation(first)
+    command, _, told = first.strip().partition("  ")
+    told = told.strip()
+    column = len(first) - len(told) if told else min(map(_indentation, others), default=0)
+    all_told = " ".join([told, *map(str.strip, others)]).strip()
+    if told and column <= COMMENT_COLUMN:
+        return _filled(all_told, width, first[:column], " " * column)
+    lines = _filled(command, width - 2, " " * place, " " * (place + 4))
+    if command.startswith("odradek "):
+        lines = [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
+    return lines + (_filled(all_told, width, " " * min(column, COMMENT_COLUMN)) if all_told else [])
+
+
+def _filled(text: str, width: int, first: str, others: str | None = None) -> list[str]:
+    import textwrap  # only help needs it, which argparse makes with it, too
+
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=first if others is None else others,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 class Parser(argparse.ArgumentParser):

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
+from odradek.config.os_reason import reason_of
 from odradek.coordinator.cluster.image_topics import InconsistentMetadata
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.coordinator.cluster.view import ClusterView
@@ -120,9 +121,7 @@ def check(
             return 1 if report.damage_count else 0
         raise failure.error from None
     except OSError as error:
-        raise CannotCheck(
-            f"{error.filename or 'The disk'} does not answer: {error.strerror or error}."
-        ) from error
+        raise CannotCheck(f"{error.filename or 'The disk'} does not answer: {reason_of(error)}.") from error
     finally:
         progress.clear()
         for lock in locks:
@@ -189,7 +188,7 @@ class _Check:
         try:
             yield
         except OSError as error:
-            what = f"it cannot be read or written: {error.strerror or error}"
+            what = f"it cannot be read or written: {reason_of(error)}"
             consequence = "files that depend on it were not checked"
             self.report.findings([Finding(DAMAGE, error.filename or path, None, what, consequence)])
 

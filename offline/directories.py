@@ -4,7 +4,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from odradek.config.os_reason import reason_of
 from odradek.offline.check_partition import lost_logs
+from odradek.offline.kinds import NEITHER, is_of_a_broker
 from odradek.server.metadata import meta_properties
 from odradek.storage import checkpoints
 from odradek.storage.directories.data_directory import Key
@@ -87,6 +89,8 @@ def directories_of(disk: Disk, paths: Sequence[str]) -> list[Directory]:
             directory = found.setdefault(os.path.realpath(parent), Directory(parent, set(), has_data))
             if directory.only is not None:
                 directory.only.add(name)
+        elif not is_of_a_broker(path, disk.list(path)):
+            raise CannotCheck(f"{path} {NEITHER}.")
         else:
             directory = found.setdefault(os.path.realpath(path), Directory(path))
             directory.only, directory.is_data_directory = None, True
@@ -139,5 +143,5 @@ def lock_directory(path: str, *, repair: bool) -> Lock | None:
         ) from None
     except OSError as error:
         if repair:
-            raise CannotCheck(f"{path} cannot be written: {error.strerror}.") from None
+            raise CannotCheck(f"{path} cannot be written: {reason_of(error)}.") from None
         return None

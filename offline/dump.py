@@ -22,6 +22,7 @@ from dataclasses import is_dataclass
 from typing import Any, TextIO
 
 from odradek.config.secret import HIDDEN, Secret
+from odradek.offline.kinds import CHECKPOINTS, JOURNALS, NEITHER, is_of_a_broker
 from odradek.offline.workers import with_workers
 from odradek.storage.log import transaction_index
 from odradek.wire.errors import KafkaError, MalformedMessage
@@ -31,15 +32,6 @@ from odradek.wire.schema import uuid_to_text
 Fact = dict[str, Any]
 """One line: "what" and the fields in the order of the output."""
 
-_CHECKPOINTS = (
-    "recovery-point-offset-checkpoint",
-    "replication-offset-checkpoint",
-    "log-start-offset-checkpoint",
-    "cleaner-offset-checkpoint",
-    "scan-checkpoint",
-    "end-checkpoint",
-)
-_JOURNALS = ("flush-journal.0", "flush-journal.1")
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -86,26 +78,9 @@ def _refusal(path: str) -> str | None:
     except OSError as error:
         return f"{path} cannot be read: {error.strerror or error}"
     if names is None:
-        is_known = name in (*_CHECKPOINTS, *_JOURNALS) or name.endswith((".log", *_READERS))
+        is_known = name in (*CHECKPOINTS, *JOURNALS) or name.endswith((".log", *_READERS))
         return None if is_known else f"{path} is not a file of a broker"
-    inside = [os.path.join(path, one) for one in names]
-    if "meta.properties" in names or any(_is_of_a_partition(one) for one in names):
-        return None
-    if any(one in _CHECKPOINTS or one in _JOURNALS for one in names) or any(map(_segments_in, inside)):
-        return None
-    return f"{path} is neither a data directory nor the directory of a partition"
-
-
-def _is_of_a_partition(name: str) -> bool:
-    return name.endswith(".log")
-
-
-def _segments_in(path: str) -> list[str]:
-    """Empty for what is no directory, or cannot be listed."""
-    try:
-        return _segments(path) if os.path.isdir(path) else []
-    except OSError:
-        return []
+    return None if is_of_a_broker(path, names) else f"{path} {NEITHER}"
 
 
 def _line(fact: Fact) -> str:
@@ -144,7 +119,7 @@ def _facts(path: str, records: bool, include_empty: bool) -> Iterator[Fact]:
 
 def _file(path: str, records: bool) -> Iterator[Fact]:
     name = os.path.basename(path)
-    if name in _JOURNALS:
+    if name in JOURNALS:
         yield from _flush_journal(os.path.dirname(path) or ".", name)
         return
     if name.endswith(".log"):
@@ -154,7 +129,7 @@ def _file(path: str, records: bool) -> Iterator[Fact]:
         if name.endswith(ending):
             yield from reader(path)
             return
-    if name in _CHECKPOINTS:
+    if name in CHECKPOINTS:
         yield from _checkpoint(path)
         return
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from odradek.config.broker_config import BrokerConfig
 from odradek.config.config_error import ConfigError
+from odradek.config.os_reason import reason_of
 from odradek.config.properties import parse_properties
 from odradek.coordinator.cluster.image_topics import InconsistentMetadata
 from odradek.coordinator.cluster.topics import (
@@ -168,7 +169,7 @@ def import_log(
     except OSError as error:
         # Errors of reads of a source have its path; without a path it was a write.
         where = error.filename or data_dir
-        raise CannotImport(f"{where}: {error.strerror or error}; nothing was imported.") from error
+        raise CannotImport(f"{where}: {reason_of(error)}; nothing was imported.") from error
     except KafkaError as error:
         raise CannotImport(f"{data_dir}: {error.message or error} Nothing was imported.") from error
     except DamagedMetadataLog as error:
@@ -406,7 +407,7 @@ class _Import:
                 try:
                     self._remove_source(source)
                 except OSError as error:
-                    where = f"{error.filename or source.path}: {error.strerror or error}"
+                    where = f"{error.filename or source.path}: {reason_of(error)}"
                     self._attentions.append(f"{where}; remove {source.path} by hand")
         return topic
 

@@ -189,6 +189,13 @@ class BrokerServer:
         if self._running and isinstance(self.plane, Member):
             self.plane.link_failed(sentence)
 
+    def hurry(self) -> None:
+        """A stop that is under way does not wait for the controllers. Harmless at any other time."""
+        from odradek.server.cluster.member import Member
+
+        if self._running and isinstance(self.plane, Member):
+            self.plane.hurry()
+
     async def stop(self) -> None:
         """Stops cleanly; harmless a second time, and after a start that failed."""
         stores = [serving.opened.bound.store for serving in self._running]

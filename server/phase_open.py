@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.config.options import GROUP_OPTIONS
+from odradek.config.os_reason import reason_of
 from odradek.coordinator.cluster.decisions import Decisions
 from odradek.server.background.schedule import Schedule
 from odradek.server.reconfiguration import configs_of, log_without_effect
@@ -121,7 +122,7 @@ def open_logs(store: LogStore, now_ms: int) -> None:
         cut_bytes = store.open(now_ms)
     except OSError as error:
         raise ConfigError(
-            f"log.dirs: {error.filename or 'the data directories'} cannot be used: {error.strerror or error}."
+            f"log.dirs: {error.filename or 'the data directories'} cannot be used: {reason_of(error)}."
         ) from error
     except KafkaError as error:
         raise ConfigError(f"log.dirs: the data directories cannot be used: {error}") from error

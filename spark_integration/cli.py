@@ -14,12 +14,24 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from odradek.client.client_error import ClientError
-from odradek.client.connecting import add_connection_arguments, options_of, properties_of, timeout_ms
+from odradek.client.cluster import Cluster
+from odradek.client.connecting import (
+    add_connection_arguments,
+    check_names,
+    options_of,
+    properties_of,
+    settings_of,
+    timeout_ms,
+)
 from odradek.client.librdkafka_names import java_names
 from odradek.client.progress import Progress
+from odradek.client.settings import is_client_option
 from odradek.config.command_line import Parser
+from odradek.config.os_reason import reason_of
+from odradek.spark.client_options import PREFIX
 from odradek.spark.jobs.errors import JobError, sentence_of
 from odradek.spark.report import Report
+from odradek.wire.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +49,15 @@ examples:
 
 'odradek spark JOB --help' describes each job."""
 
+_OF_SOURCE_AND_SINK = frozenset(
+    {
+        *("acks", "batch.size", "buffer.memory", "compression.type", "delivery.timeout.ms"),
+        *("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
+        *("enable.idempotence", "group.id", "isolation.level", "max.partition.fetch.bytes"),
+        "transaction.timeout.ms",
+    }
+)
+"""Properties that the format "odradek" takes, beside those of every client."""
 _MISSING = "odradek spark needs PySpark: pip install 'odradek[spark]', and a Java runtime (17 or later)"
 
 
@@ -59,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(job: "Job", options: argparse.Namespace) -> int:
     job.check(options)
     name_brokers(options)
+    ask_brokers(options)
     stop = threading.Event()
 
     def end(*_: Any) -> None:
@@ -109,7 +131,7 @@ def _write_report(report: Report, options: argparse.Namespace) -> None:
         with open(options.report, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise JobError(f"the report cannot be written to {options.report}: {error.strerror}") from None
+        raise JobError(f"the report cannot be written to {options.report}: {reason_of(error)}") from None
     print(f"{report.job}: {report.summary} (report: {options.report})")
 
 
@@ -152,12 +174,29 @@ def named_options(texts: Sequence[str], argument: str = "--option") -> dict[str,
 
 
 def name_brokers(options: argparse.Namespace) -> None:
-    """Finds the brokers of the job and the options of their clients, and puts them into `options`."""
+    """Finds the brokers of the job and the options of their clients, and puts them into `options`.
+
+    ClientError for a slip of a name, which Spark would tell after its start, in words of its own."""
     named = options_of(options)
+    check_names(named, _OF_SOURCE_AND_SINK)
+    named = {
+        name: text for name, text in named.items() if is_client_option(name) or name in _OF_SOURCE_AND_SINK
+    }
     if options.timeout is not None:
         named["default.api.timeout.ms"] = str(timeout_ms(options.timeout))
     options.bootstrap_servers = named.pop("bootstrap.servers")
     options.connection = {f"kafka.{name}": value for name, value in named.items()}
+
+
+def ask_brokers(options: argparse.Namespace) -> None:
+    """Asks once, before Spark takes its seconds to start: a broker that is not there is told as in all
+    commands."""
+    given = {name.lower(): text for name, text in kafka_options(options).items()}
+    named = {name.removeprefix(PREFIX): text for name, text in given.items() if name.startswith(PREFIX)}
+    named = {name: text for name, text in named.items() if is_client_option(name)}
+    named["bootstrap.servers"] = options.bootstrap_servers
+    with Cluster(settings_of(options, named)) as cluster:
+        cluster.read_metadata(MetadataRequest(topics=[]))
 
 
 def kafka_options(options: argparse.Namespace) -> dict[str, str]:

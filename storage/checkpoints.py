@@ -15,6 +15,7 @@ last line and no checksum.
 
 import base64
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from typing import TypeVar
 
@@ -135,18 +136,24 @@ def write_partition_metadata(
     The checksum has a line of its own: Kafka reads two lines, with blanks behind the id as a part of it.
 
     Not synced: the cluster's metadata has the id too, and a topic may have ten thousand of these files. In a
-    new directory there is no old file to protect: half a file has the same effect as none.
+    new directory there is no old file to protect: half a file has the same effect as none. But a disk that is
+    full leaves none: half a file is damage for `odradek check`.
     """
     text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
     content = sealed(f"version: 0\ntopic_id: {text}\n".encode())
     if not directory_is_new:
         replace_file(disk, path, content, sync=False)
         return
-    file = disk.open(path, create=True)
     try:
-        write_all(file, 0, [content], len(content))
-    finally:
-        file.close()
+        file = disk.open(path, create=True)
+        try:
+            write_all(file, 0, [content], len(content))
+        finally:
+            file.close()
+    except OSError:
+        with suppress(OSError):
+            disk.remove(path)
+        raise
 
 
 def read_partition_metadata(disk: Disk, path: str) -> bytes | None:

@@ -100,6 +100,18 @@ def test_the_table_is_what_a_dictionary_would_be_run_after_run(
         brought_up(spark, topic, table, buckets=5)
 
 
+def test_epochs_without_a_key_are_counted(
+    spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
+) -> None:
+    """From PySpark 4.2 on Spark leaves out what it finds empty while it runs, and the counting with it."""
+    topic, table = RealisticTopic(tables, tables.new_topic("latest", 2), 2), tmp_path / "table"
+    figures = brought_up(spark, topic, table).figures
+    assert (figures["keys"], figures["records read"]) == (0, 0)
+    topic.add([Message(b"no key", partition=one, timestamp_ms=START_MS) for one in (0, 1, 1)])
+    figures = brought_up(spark, topic, table).figures
+    assert (figures["keys"], figures["records read"], figures["of them without a key"]) == (0, 3, 3)
+
+
 def test_a_stream_keeps_it_up_to_date_for_readers_at_any_moment(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.cluster")
 
 OWN_RECORD_S = 5.0
+LEAVE_S = 300.0
+"""A controlled shutdown takes no longer: as in Kafka, whose BrokerServer.shutdown waits five minutes."""
 
 
 class Member:
@@ -96,6 +98,7 @@ class Member:
         self._failure: str | None = None
         self._has_link = True
         """Whether the controllers may still hear of this node."""
+        self._is_in_a_hurry = False
         self._is_closed = False
         self._cordoned: list[bytes] | None = None
         """Cordoned directories that the link was told."""
@@ -143,16 +146,29 @@ class Member:
                 await self._until(lambda: self._settings.node_id in self.view.brokers)
         logger.info("node %d is unfenced, broker epoch %d", self._settings.node_id, self.broker_epoch)
 
-    async def leave(self) -> None:
-        """Controlled shutdown: returns when nothing is led here any more, or nobody waits for it."""
+    async def leave(self, within_s: float = LEAVE_S) -> None:
+        """Controlled shutdown: returns when nothing is led here any more, nobody waits for it, or the time is
+        over. Controllers that have ended never grant it."""
         if self._values["controlled.shutdown.enable"] and self._has_link:
             self.when_leaving()
             self.link.begin_shutdown()
-            async with self._states:
-                await self._states.wait_for(
-                    lambda: not self._has_link or self.state is BrokerState.SHUTTING_DOWN
-                )
+            try:
+                async with asyncio.timeout(within_s), self._states:
+                    await self._states.wait_for(self._is_let_go)
+            except TimeoutError:
+                logger.error("the controllers have not let this node go within %g s: stopping", within_s)
+            else:
+                if self._is_in_a_hurry:
+                    logger.warning("stopping before the controllers have let this node go")
         self.close()
+
+    def _is_let_go(self) -> bool:
+        return not self._has_link or self._is_in_a_hurry or self.state is BrokerState.SHUTTING_DOWN
+
+    def hurry(self) -> None:
+        """A controlled shutdown that is under way, or begins, does not wait. Harmless a second time."""
+        self._is_in_a_hurry = True
+        self._wake()
 
     def close(self) -> None:
         """Views that are on their way are not taken in any more. Harmless a second time."""

@@ -93,6 +93,9 @@ class ControllerServer:
         """Stops cleanly; harmless a second time, and after a start that failed."""
         await self._ending.pop_all().aclose()
 
+    def hurry(self) -> None:
+        """Its stop waits for nobody."""
+
     # Attributes of a serving controller
 
     @property

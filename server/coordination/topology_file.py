@@ -12,6 +12,7 @@ import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from odradek.config.os_reason import reason_of
 from odradek.coordinator.streams.descriptions import (
     Failure,
     StoredDescription,
@@ -45,7 +46,7 @@ def open_descriptions(disk: Disk, path: str, saves: WorkQueue) -> TopologyDescri
     def save(descriptions: Mapping[str, StoredDescription], then: Done) -> None:
         def failed(error: Exception) -> None:
             logger.error("%s was not written: %s", path, error)
-            reason = getattr(error, "strerror", None) or str(error)
+            reason = reason_of(error) if isinstance(error, OSError) else str(error)
             then(Failure(f"The description was not written: {reason}"))
 
         saves.run(writing(descriptions), lambda _: then(None), failed)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.config.config_error import ConfigError
+from odradek.config.os_reason import reason_of
 from odradek.config.properties import parse_properties
 from odradek.storage.directories.store import key_of
 from odradek.wire.schema import uuid_to_text
@@ -293,4 +294,8 @@ def new_id(random_bytes: Callable[[int], bytes]) -> str:
 
 
 def unusable(path: str, error: OSError) -> Unusable:
-    return Unusable(f"{path} (log.dirs) cannot be used: {error.strerror}.")
+    is_file = isinstance(error, FileExistsError) or (
+        isinstance(error, NotADirectoryError) and os.path.isfile(path)
+    )
+    reason = "it is a file and not a directory" if is_file else reason_of(error)
+    return Unusable(f"{path} (log.dirs) cannot be used: {reason}.")

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from odradek.config.config_error import ConfigError
+from odradek.config.os_reason import reason_of
 from odradek.coordinator.controller.log import EpochEnd, LoadedBatch, SnapshotId
 from odradek.coordinator.controller.record_versions import TRANSACTIONS_SINCE
 from odradek.server.metadata import quorum_state
@@ -155,7 +156,7 @@ class DiskMetadataLog:
             opened = open_files(disk, directory, self._config, now_ms(), tell, voter_id=voter.node_id)
             self._begin(opened)
         except OSError as error:
-            raise ConfigError(f"{directory} cannot be opened: {error.strerror or error}.") from error
+            raise ConfigError(f"{directory} cannot be opened: {reason_of(error)}.") from error
         except KafkaError as error:
             raise ConfigError(f"{directory} cannot be written: {error.message}") from error
 
@@ -225,7 +226,7 @@ class DiskMetadataLog:
             for content, header in self._batches_from(self._base.end_offset if self._base else 0):
                 yield LoadedBatch(self._decoded(content, header), header.last_offset, False)
         except OSError as error:
-            raise ConfigError(f"{self.directory} cannot be read: {error.strerror or error}.") from error
+            raise ConfigError(f"{self.directory} cannot be read: {reason_of(error)}.") from error
 
     def _decoded(self, content: bytes, header: BatchHeader | None = None) -> Iterator[AnyRecord]:
         """One after the other: all of many partitions would be a lot of memory."""
@@ -570,4 +571,6 @@ def _check_size(builder: BatchBuilder) -> None:
 
 
 def _storage_error(done: str, error: OSError) -> KafkaError:
-    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata log could not be {done}: {error}.")
+    return KafkaError(
+        ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata log could not be {done}: {reason_of(error)}."
+    )

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from odradek.config.config_error import ConfigError
+from odradek.config.os_reason import reason_of
 from odradek.coordinator.cluster.topics import CLUSTER_METADATA_TOPIC_ID
 from odradek.coordinator.controller.log import SnapshotId
 from odradek.server.metadata import quorum_state
@@ -246,7 +247,7 @@ def mend_files(disk: Disk, directory: str, now_ms: int, tell: Tell, *, voter_id:
     try:
         open_files(disk, directory, settings, now_ms, tell, voter_id=voter_id).log.close()
     except OSError as error:
-        raise ConfigError(f"{directory} cannot be mended: {error.strerror or error}.") from error
+        raise ConfigError(f"{directory} cannot be mended: {reason_of(error)}.") from error
 
 
 def open_segments(
@@ -315,7 +316,7 @@ def refuse_other_voters(disk: Disk, directory: str, voter_id: int) -> None:
         if disk.exists(directory):
             _refuse_others(directory, _known_voters(examine(disk, directory)), voter_id)
     except OSError as error:
-        raise ConfigError(f"{directory} cannot be read: {error.strerror or error}.") from error
+        raise ConfigError(f"{directory} cannot be read: {reason_of(error)}.") from error
 
 
 def _refuse_others(directory: str, known: KnownVoters, voter_id: int) -> None:

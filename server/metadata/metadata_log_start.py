@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek.config.config_error import ConfigError
+from odradek.config.os_reason import reason_of
 from odradek.coordinator.cluster.changes import TopicDefaults
 from odradek.coordinator.cluster.features import METADATA_VERSION, first_levels
 from odradek.coordinator.cluster.image_topics import InconsistentMetadata
@@ -106,7 +107,7 @@ def open_metadata_log(
     try:
         finish_repair(disk, path, logger.error)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be opened: {error.strerror or error}.") from error
+        raise ConfigError(f"{path} cannot be opened: {reason_of(error)}.") from error
     try:
         log = opened()
     except DamagedMetadataLog as error:

@@ -53,6 +53,9 @@ class NodeServer(Protocol):
     async def stop(self) -> None:
         """Stops cleanly; harmless a second time, and after a start that failed."""
 
+    def hurry(self) -> None:
+        """A stop that is under way does not wait for other nodes any longer."""
+
     @property
     def node_id(self) -> int: ...
 
@@ -88,7 +91,8 @@ def run(
     *,
     signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
 ) -> int:
-    """Runs a node until one of `signals` or the end of the parent; the exit status.
+    """Runs a node until one of `signals` or the end of the parent; the exit status. A second signal ends the
+    wait for other nodes in a stop.
 
     `on_ready(server)` is called once, when every listener is open.
     """
@@ -138,6 +142,8 @@ async def _serve(
     finally:
         # The process ends: no more garbage collection.
         gc.disable()
+        for number in signals:
+            loop.add_signal_handler(number, server.hurry)
         await server.stop()
         if lifeline is not None:
             loop.remove_reader(lifeline)

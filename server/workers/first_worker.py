@@ -126,6 +126,10 @@ class FirstWorker:
                     await self._controller.brokers_have_left()
         await self._controller.stop()
 
+    def hurry(self) -> None:
+        """The parent's signals do not come here."""
+        self._broker.hurry()
+
     # Attributes of the node
 
     @property

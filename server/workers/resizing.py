@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.config.config_error import ConfigError
+from odradek.config.os_reason import reason_of
 from odradek.config.workers import directory_of
 from odradek.server.metadata import meta_properties
 from odradek.server.workers.directories import property_of
@@ -82,7 +83,7 @@ def make_directories(directories: Sequence[str], node_ids: Sequence[int]) -> Non
                     continue
                 checkpoints.write_clean_shutdown(disk, directory)
             except OSError as error:
-                raise ConfigError(f"{directory} cannot be made: {error.strerror or error}.") from error
+                raise ConfigError(f"{directory} cannot be made: {reason_of(error)}.") from error
             new_id = meta_properties.new_id(os.urandom)
             meta_properties.write(directory, cluster_id, node_id, new_id, for_member=True)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from odradek.apis.table import CONTROLLER_MODULES
 from odradek.config.broker_config import METRICS_LISTEN
 from odradek.config.config_error import ConfigError
+from odradek.config.os_reason import reason_of
 from odradek.config.worker_place import AMONG_WORKERS, CONTROLLER_SOCKET, OF_CONTROLLER, WorkerPlace
 from odradek.config.workers import config_of, refuse_bounds
 from odradek.server.background import warm_up
@@ -105,7 +106,7 @@ def _socket_folder(ending: ExitStack) -> str:
     except OSError as error:
         raise ConfigError(
             f"odradek.workers needs a directory for its sockets, and none can be made in "
-            f"{tempfile.gettempdir()}: {error.strerror or error}. TMPDIR may name another place."
+            f"{tempfile.gettempdir()}: {reason_of(error)}. TMPDIR may name another place."
         ) from error
     ending.callback(shutil.rmtree, folder, ignore_errors=True)
     if len(folder) > SOCKET_PATH_BYTES_MAX - len("/worker-999"):

@@ -8,6 +8,9 @@ _RAISED = re.compile(r"^\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: [0-9A-Z]{5}
 """Errors that a job raises in an expression of Spark are a sentence already."""
 _OURS = re.compile(r"^odradek\.[A-Za-z_.]+: ")
 """The class names of our own errors add nothing to their sentence."""
+_DURING = "During handling of the above exception, another exception occurred:"
+_NO_READER = "UnboundLocalError: cannot access local variable 'reader'"
+"""PySpark's own error after that of a source that refuses its options: there is no reader to be stopped."""
 
 
 class JobError(Exception):
@@ -37,6 +40,9 @@ def _java_sentence(throwable: Any) -> str:
 
 def _python_sentence(message: str) -> str:
     """The error of a Python worker, after the last trace in the message; empty if there is none."""
+    before, _, after = message.rpartition(_DURING)
+    if _NO_READER in after:
+        message = before
     _, trace, text = message.rpartition("Traceback (most recent call last)")
     if not trace:
         return ""

@@ -7,11 +7,20 @@ cordoned.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from odradek.storage import checkpoints
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.data_directory import DataDirectory, Key
-from odradek.storage.directories.places import STRAY_SUFFIX, Place, Places, key_of, topic_id_in
+from odradek.storage.directories.places import (
+    STRAY_SUFFIX,
+    Place,
+    Places,
+    key_of,
+    remove_with_files,
+    topic_id_in,
+)
+from odradek.storage.log.log import Log
 from odradek.storage.log.partition import Partition
 from odradek.storage.recovery.recovery import begin_log, open_log
 
@@ -71,25 +80,14 @@ class Creating:
         place = Place(home, f"{topic}-{index}")
         self._forget_offsets(key)
         is_new = self._make_directory(place, topic_id)
-        checkpoints.write_partition_metadata(
-            places.disk,
-            f"{place.path}/{checkpoints.PARTITION_METADATA}",
-            topic_id,
-            directory_is_new=is_new,
-        )
-        if is_new:
-            log = begin_log(places.pool, place.path, config, places.now_ms)
-        else:
-            # The directory is left from a creation that failed.
-            log = open_log(
-                places.pool,
-                place.path,
-                config,
-                clean=True,
-                recovery_point=0,
-                log_start_offset=0,
-                now_ms=places.now_ms,
-            ).log
+        try:
+            log = self._begin_log(place, topic_id, config, is_new=is_new)
+        except OSError:
+            if is_new:
+                # On a full disk: nothing of it is worth keeping, and half of it is damage.
+                with suppress(OSError):
+                    remove_with_files(places.disk, place.path)
+            raise
         place.partition = Partition(
             topic,
             index,
@@ -102,6 +100,27 @@ class Creating:
         )
         places.enter(key, place)
         return place.partition
+
+    def _begin_log(self, place: Place, topic_id: bytes, config: LogConfig, *, is_new: bool) -> Log:
+        places = self._places
+        checkpoints.write_partition_metadata(
+            places.disk,
+            f"{place.path}/{checkpoints.PARTITION_METADATA}",
+            topic_id,
+            directory_is_new=is_new,
+        )
+        if is_new:
+            return begin_log(places.pool, place.path, config, places.now_ms)
+        # The directory is left from a creation that a kill ended.
+        return open_log(
+            places.pool,
+            place.path,
+            config,
+            clean=True,
+            recovery_point=0,
+            log_start_offset=0,
+            now_ms=places.now_ms,
+        ).log
 
     def _make_directory(self, place: Place, topic_id: bytes) -> bool:
         """Returns whether the directory is new. A directory of another topic is renamed and kept."""

@@ -10,6 +10,7 @@ A partition directory without a topic is entered into the table and not changed:
 maintained until it is deleted, set aside or imported.
 """
 
+from contextlib import suppress
 from functools import partial
 
 from odradek.storage import checkpoints
@@ -283,6 +284,11 @@ class Opening:
         path = f"{place.path}/{checkpoints.PARTITION_METADATA}"
         if topic_id is None and disk.exists(path):
             listener.damage(f"{path} is damaged: {place.name} is used for the current topic of this name.")
+            topic_id = self._places.topic_id_for(topic, index)
+            if topic_id is not None:
+                # On a full disk the next start writes it.
+                with suppress(OSError):
+                    checkpoints.write_partition_metadata(disk, path, topic_id)
         place.failure = None
         is_replicated = self._places.replicated_for(*key)
         place.partition = Partition(

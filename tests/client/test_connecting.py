@@ -210,3 +210,18 @@ def test_names_of_librdkafka_become_those_of_java(tmp_path):
 def test_options_of_librdkafka_that_cannot_be_are_told(given, sentence):
     with pytest.raises(ClientError, match=sentence):
         java_names(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("ssl.calocation", "ssl.ca.location"), ("ssl.certificate.locaton", "ssl.certificate.location")],
+)
+def test_a_slip_of_a_name_of_librdkafka_is_told_with_the_name_that_was_meant(name, meant):
+    with pytest.raises(ClientError, match=f"^there is no property {name}; did you mean {meant}[?]$"):
+        client_settings(parsed("-X", f"{name}=x"), {"XDG_CONFIG_HOME": "/nowhere"})
+
+
+@pytest.mark.parametrize("name", ["ssl.crl.location", "ssl.nothing.of.the.kind"])
+def test_what_is_no_slip_of_it_is_not_taken(name):
+    with pytest.raises(ClientError, match="is not taken"):
+        client_settings(parsed("-X", f"{name}=x"), {"XDG_CONFIG_HOME": "/nowhere"})

@@ -1,6 +1,10 @@
 """Features, elections and moves at a broker alone; compat_tests has them in a cluster."""
 
+import re
+
 import pytest
+
+from tests.kit.terminal import Terminal
 
 
 def test_a_level_is_raised_lowered_and_tried(odradek_command):
@@ -42,6 +46,11 @@ def test_the_levels_of_a_release_are_those_that_it_has_above_the_present_ones(od
             "has no feature shar.version; did you mean share.version?",
         ),
         (["features", "upgrade", "share.version=x"], "share.version is 'x'"),
+        (["features", "upgrade", "metadata.version=4.4-IV9"], "has no level '4.4-IV9'; did you mean 4.4-IV"),
+        (
+            ["features", "upgrade", "metadata.version=x"],
+            "has no level 'x': they are numbers or names",
+        ),
         (["features", "upgrade", "--release-version", "1.0"], "there is no release '1.0'"),
         (["features", "upgrade", "share.version=99"], "changing features was refused: "),
         (["features", "--release-version", "4.0"], "--release-version is for"),
@@ -88,3 +97,34 @@ def test_a_move_that_cannot_be_is_one_sentence(odradek_command, arguments, sente
     ended = odradek_command("topics", "move", *arguments)
     assert (ended.status, ended.out) == (1, "")
     assert sentence in ended.err
+
+
+def test_a_node_that_is_not_registered_is_told_with_those_that_are(odradek_command):
+    ended = odradek_command("cluster", "unregister", "7", "--yes")
+    assert (ended.status, ended.err) == (1, "odradek: broker 7 is not registered: there are 1\n")
+    assert "NODE is 'x'" in odradek_command("cluster", "unregister", "x").err
+
+
+def test_a_script_says_yes_before_a_node_is_unregistered(odradek_command):
+    odradek_command("topics", "create", "held", "-p", "2", "--if-not-exists")
+    ended = odradek_command("cluster", "unregister", "1")
+    assert (ended.status, ended.out) == (1, "")
+    assert re.fullmatch(
+        r"odradek: this would unregister broker 1, .*which has replicas of [0-9]+ partitions: give --yes\n",
+        ended.err,
+    )
+
+
+def test_a_person_is_asked_before_a_node_is_unregistered(broker):
+    with Terminal("cluster", "unregister", "1", "-b", broker.bootstrap_servers) as terminal:
+        question = terminal.read_until("[y/N] ")
+        assert question.startswith("Unregister broker 1")
+        terminal.type("\n")
+        assert terminal.ended() == (f"{question}\nodradek: broker 1 stays registered\n", 1)
+
+
+def test_what_would_be_unregistered_is_shown(odradek_command):
+    ended = odradek_command("cluster", "unregister", "1", "--dry-run")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.startswith("this would unregister broker 1")
+    assert odradek_command("cluster", "unregister", "1", "--dry-run", "-J").rows == [{"broker": 1}]

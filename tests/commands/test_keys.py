@@ -52,6 +52,7 @@ RUN = {
     ("cluster", "health"): [["--min-free", "0"]],
     ("cluster", "features"): [[]],
     ("cluster", "log-dirs"): [[]],
+    ("cluster", "unregister"): [["1", "--dry-run"]],
     ("config", "path"): [[]],
     ("config", "set"): [["live", "bootstrap.servers=localhost:1"]],
     ("config", "set-password"): [["live"]],

@@ -36,7 +36,7 @@ def test_an_output_on_a_full_disk_is_told_in_one_sentence(data):
         with open("/dev/full", "w") as full:
             assert printed_to(full, arguments) == (
                 1,
-                "odradek: the output cannot be written: No space left on device.\n",
+                "odradek: the output cannot be written: the disk is full.\n",
             )
 
 

@@ -25,3 +25,10 @@ def test_each_command_ends_its_help_with_examples(command):
     help_text = parser_of(command, module).format_help()
     assert f"odradek {command.name}" in help_text
     assert "exit status: 0" in help_text
+
+
+@pytest.mark.parametrize("command", WITH_A_PARSER, ids=lambda command: command.name)
+def test_help_fits_the_terminal(monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    help_text = parser_of(command, command.load()).format_help()
+    assert max(map(len, help_text.splitlines())) <= 80

@@ -92,3 +92,42 @@ def test_paths_and_parts_of_records_keep_their_bytes():
     name = "m\udcfcller"
     options = made.parse_args(["--topic", name, "--from", name, "--key", name])
     assert (options.topic, options.file, options.key) == ("m\ufffdller", name, name)
+
+
+ABOUT = """\
+A description that its writer has broken at sixty columns, in
+two lines.
+keys: this has a line of its own."""
+EXAMPLES = """\
+examples:
+  odradek serve --short           of a command
+  odradek serve --listen localhost:0 --data-dir /tmp/try
+                                  what it does, told in its column
+  odradek serve --metrics 9644    where metrics are, and many more things"""
+
+
+def helped(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    return Parser(prog="odradek", description=ABOUT, epilog=EXAMPLES, add_help=False).format_help()
+
+
+def test_help_is_as_written_where_there_is_room(monkeypatch):
+    assert helped(monkeypatch, 80) == f"usage: odradek\n\n{ABOUT}\n\n{EXAMPLES}\n"
+
+
+def test_help_is_wrapped_at_the_width_of_a_narrow_terminal(monkeypatch):
+    assert helped(monkeypatch, 52).splitlines()[2:] == [
+        "A description that its writer has broken at sixty",
+        "columns, in two lines.",
+        "keys: this has a line of its own.",
+        "",
+        "examples:",
+        "  odradek serve --short           of a command",
+        "  odradek serve --listen localhost:0 --data-dir \\",
+        "      /tmp/try",
+        "                        what it does, told in its",
+        "                        column",
+        "  odradek serve --metrics 9644",
+        "                        where metrics are, and",
+        "                        many more things",
+    ]

@@ -831,3 +831,11 @@ def test_a_directory_beside_it_that_is_of_another_cluster_is_left_alone(tmp_path
         str(make_data(tmp_path / "data.w1")), new_id(os.urandom), 2, new_id(os.urandom), for_member=True
     )
     assert with_workers([str(data)]) == [[str(data)]]
+
+
+def test_a_directory_that_is_nothing_of_a_broker_is_not_checked(tmp_path):
+    (tmp_path / "dbus-1").mkdir()
+    (tmp_path / "dbus-1" / "session.conf").write_text("")
+    (tmp_path / "system.log").write_text("")
+    with pytest.raises(CannotCheck, match=r"is neither a data directory nor the directory of a partition\.$"):
+        check([str(tmp_path)], out=io.StringIO())

@@ -747,9 +747,9 @@ def test_a_full_disk_is_told_with_the_path(kafka, tmp_path, monkeypatch):
             path, _, rest = str(error).partition(": ")
             assert path.startswith(str(data))
             if METADATA_LOG in path or "metadata log" in rest:
-                assert "No space left on device." in rest
+                assert "the disk is full." in rest
             else:
-                assert rest == "No space left on device; nothing was imported."
+                assert rest == "the disk is full; nothing was imported."
             left = 1000
             assert not topics(data)
             why[count] = path

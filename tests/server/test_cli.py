@@ -233,7 +233,7 @@ def full_disk():
 
 @pytest.mark.parametrize(
     ("output", "told"),
-    [(closed_pipe, ""), (full_disk, "odradek: the output cannot be written: No space left on device.\n")],
+    [(closed_pipe, ""), (full_disk, "odradek: the output cannot be written: the disk is full.\n")],
 )
 def test_a_broker_whose_ready_line_nobody_reads_serves(tmp_path, output, told):
     address = tmp_path / "address"

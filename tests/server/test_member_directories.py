@@ -217,7 +217,7 @@ def test_a_directory_that_cannot_be_used_is_left_out_while_there_is_another(tmp_
     assert "cannot be used" in identity.failures[str(broken)]
     # Kafka counts a stop as unclean where a directory has failed.
     assert (claimed.previous_broker_epoch(), claim(one).previous_broker_epoch()) == (-1, 19)
-    assert "broken (log.dirs) cannot be used" in refusal(broken)
+    assert "broken (log.dirs) cannot be used: it is a file and not a directory." in refusal(broken)
 
 
 def test_a_directory_that_cannot_be_written_any_more_is_left_out_while_there_is_another(tmp_path):

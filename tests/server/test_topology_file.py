@@ -64,7 +64,7 @@ def test_a_full_disk_fails_and_the_old_file_stays(caplog):
     disk.room_bytes = sum(len(one.data) for one in disk.files.values())
     store = opened(disk)
     store.put("b", 0, description("chain"), done.append)
-    assert [one.message for one in done] == ["The description was not written: No space left on device"]
+    assert [one.message for one in done] == ["The description was not written: the disk is full"]
     assert not done[0].is_permanent
     assert list(store) == list(opened(disk)) == ["a"]
 

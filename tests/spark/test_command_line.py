@@ -8,6 +8,7 @@ import pytest
 
 from odradek.client.client_error import ClientError
 from odradek.commands import main as cli
+from odradek.embedding.free_port import free_port
 from odradek.spark import cli as spark_cli
 from odradek.spark.jobs.topics import Topics, options_of_other
 
@@ -176,3 +177,23 @@ def test_the_other_cluster_has_its_own_tls_and_sasl_and_the_other_options_of_bot
 
 def test_topics_show_no_option():
     assert "secret" not in repr(Topics("a:1", ("t",), options={"kafka.sasl.jaas.config": "secret"}))
+
+
+def test_a_slip_of_a_property_is_refused_before_spark_starts(capsys):
+    with pytest.raises(ClientError, match=r"^there is no property securty.protocol; did you mean security"):
+        parsed("profile", *LEAST, "-X", "securty.protocol=SSL")
+    options = parsed("profile", *LEAST, "-X", "message.timeout.ms=1", "-X", "isolation.level=read_committed")
+    assert capsys.readouterr().err == "odradek: the property message.timeout.ms is not used here\n"
+    assert spark_cli.kafka_options(options) == {"kafka.isolation.level": "read_committed"}
+
+
+def test_the_broker_is_asked_before_spark_starts(capsys, monkeypatch):
+    address = f"127.0.0.1:{free_port()}"
+    monkeypatch.setattr(spark_cli, "find_spec", lambda name: name)
+    monkeypatch.setattr(spark_cli, "_session", lambda options: pytest.fail("Spark starts"))
+    words = ["latest", "-b", address, "--topic", "t", "--table", "d", "--timeout", "1.2"]
+    assert spark_cli.main(words) == 1
+    assert capsys.readouterr().err == (
+        f"odradek: {address} refuses connections; trying for 1.2 s (odradek doctor says more)\n"
+        f"odradek: no broker answered in 1.2 s: {address} refuses connections\n"
+    )

@@ -15,6 +15,16 @@ odradek.client.connection.ClientError: topic t is not there: create it
 
 """
 
+HIDDEN = f"""{WORKER}
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/x/python_streaming_source_runner.py", line 286, in main
+    reader.stop()
+UnboundLocalError: cannot access local variable 'reader' where it is not associated with a value
+"""
+"""A source has refused its options, and PySpark stops a reader that it never had."""
+
 
 class Throwable:
     def __init__(self, message, cause=None):
@@ -46,6 +56,7 @@ class FromJava(Exception):
         (ValueError("first\nsecond"), "first"),
         (ValueError(), "no reason was given"),
         (Exception(WORKER), "topic t is not there: create it"),
+        (Exception(HIDDEN), "topic t is not there: create it"),
         (
             Exception(WORKER.replace("odradek.client.connection.Client", "Key")),
             "KeyError: topic t is not there: create it",

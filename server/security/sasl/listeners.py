@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from odradek.config.config_error import ConfigError
 from odradek.config.kerberos import GSSAPI
 from odradek.config.oauthbearer import OAUTHBEARER, UnsignedTokens
+from odradek.config.os_reason import reason_of
 from odradek.coordinator.security.scram_users import ScramUsers
 from odradek.server.background.work import Detached, WorkQueues
 from odradek.server.network.timers import monotonic_ms
@@ -169,5 +170,5 @@ def node_secret(path: str) -> bytes:
             file.write(secret)
         os.replace(building, path)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}.") from None
+        raise ConfigError(f"{path} cannot be written: {reason_of(error)}.") from None
     return secret

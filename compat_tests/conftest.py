@@ -9,12 +9,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.interrupts import hear_interrupts
 from tests.tiers import NIGHTLY
 
 pytest.register_assert_rewrite("compat_tests.stories")
 
 from compat_tests import reference  # noqa: E402
 from compat_tests.brokers import ApacheBroker, OdradekBroker, TestBroker  # noqa: E402
+
+hear_interrupts()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -12,6 +12,7 @@ import sys
 import pytest
 from hypothesis import settings
 
+from tests.interrupts import hear_interrupts
 from tests.tiers import NIGHTLY, PURE
 
 # No deadline for an example: a busy machine is not a failure.
@@ -19,9 +20,7 @@ settings.register_profile("fast", deadline=None, derandomize=True)
 settings.register_profile("nightly", deadline=None, print_blob=True)
 settings.load_profile("nightly" if NIGHTLY else "fast")
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # As in what a script starts in its background; children would ignore the key that ends a command, too.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+hear_interrupts()
 
 IMPURE = ("socket.connect", "socket.bind", "subprocess.Popen", "os.fork", "os.posix_spawn", "os.system")
 """What is forbidden to the tests of the pure layers, as audit events of Python."""

@@ -20,7 +20,7 @@ from tests.client.topics import Transactions
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 
-EXAMPLE = re.compile(r"^  (\S.*?)(?:   +.*)?$")
+EXAMPLE = re.compile(r"^  (\S.*?)(?:  +.*)?$")
 OPTIONS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -82,6 +82,13 @@ OTHERWISE = {
     "odradek topics create orders -p 6 -c retention.ms=86400000": "there is one already",
     "odradek transactions abort orders:3 --producer-id 4012 --dry-run": "there is no such producer",
     "odradek config unset live ssl.ca.location": "the profile has none",
+    "odradek topics move orders payments --to 4,5,6 --dry-run": "there is one broker",
+    "odradek topics delete 'test-*'": "it asks first, and nobody answers",
+    "odradek groups delete 'test-*'": "it asks first, and nobody answers",
+    "odradek groups describe word-count --topology": "there is no such group",
+    "odradek groups seek parcels --to start": "there is no such group",
+    "odradek cluster unregister 7": "there is one broker",
+    "odradek cluster features upgrade share.version=1": "it is higher already",
 }
 """Examples that end with 1 here, and why."""
 
@@ -102,7 +109,7 @@ ALL = [
     if COMMANDS[name].help and name not in ("serve", "spark")
     for line in examples(name)
 ]
-WANTS_DATA = [line for line in ALL if re.search(r"\bdata\b|server\.properties", line)]
+WANTS_DATA = [line for line in ALL if re.search(r"\bdata\b|server\.properties|monday\.tar", line)]
 ASKING = [line for line in ALL if line not in WANTS_DATA]
 
 

@@ -19,7 +19,7 @@ serve: ## a broker on 127.0.0.1:9092 with its data in ./data (LISTEN=host:port f
 tools-present:
 	@$(ENVIRONMENT) check
 
-test: links ## what a stranger runs: the linters, our own tests, stories of clients, of Kafka and of Spark (5 minutes)
+test: links ## what a stranger runs: the linters, our own tests, stories of clients, of Kafka and of Spark (6 minutes)
 	@$(SUITES) --tier test
 
 check: links ## what a developer runs before each commit: the linters and the tests of the pure layers (90 s)

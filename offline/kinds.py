@@ -4,19 +4,19 @@ import os
 import re
 from collections.abc import Iterable
 
-CHECKPOINTS = (
-    "recovery-point-offset-checkpoint",
-    "replication-offset-checkpoint",
-    "log-start-offset-checkpoint",
-    "cleaner-offset-checkpoint",
-    "scan-checkpoint",
-    "end-checkpoint",
-)
-JOURNALS = ("flush-journal.0", "flush-journal.1")
+from odradek.server.metadata.meta_properties import FILE_NAME
+from odradek.storage.checkpoints import CLEAN_SHUTDOWN, LEADER_EPOCHS, PARTITION_METADATA
+from odradek.storage.directories import data_directory
+from odradek.storage.log import flush_journal
+from odradek.storage.log.durability import END_CHECKPOINTS
+from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS
+
+CHECKPOINTS = (*data_directory.CHECKPOINTS, SCAN_CHECKPOINTS, END_CHECKPOINTS)
+JOURNALS = flush_journal.NAMES
 NEITHER = "is neither a data directory nor the directory of a partition"
-_OF_DATA = frozenset({"meta.properties", ".kafka_cleanshutdown", *CHECKPOINTS, *JOURNALS})
+_OF_DATA = frozenset({FILE_NAME, CLEAN_SHUTDOWN, *CHECKPOINTS, *JOURNALS})
 _SEGMENT = re.compile(r"[0-9]{20}\.(log|index|timeindex|txnindex|snapshot)")
-_OF_A_PARTITION = frozenset({"partition.metadata", "leader-epoch-checkpoint"})
+_OF_A_PARTITION = frozenset({PARTITION_METADATA, LEADER_EPOCHS})
 
 
 def is_of_a_broker(path: str, names: Iterable[str]) -> bool:

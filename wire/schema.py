@@ -194,7 +194,10 @@ class _Fields:
             made = "default_factory" if isinstance(spec.default, type) else "default"
             field: Any = dataclasses.field(**{made: spec.default}, repr=not spec.hidden)
             fields.append((spec.name, Any, field))
-        complete: Any = dataclasses.make_dataclass(owner.__name__, fields, kw_only=True)
+        # Of the class that this makes only the fields are of use: no function is compiled.
+        complete: Any = dataclasses.make_dataclass(
+            owner.__name__, fields, init=False, eq=False, repr=False, kw_only=True
+        )
         owner.__dataclass_fields__ = complete.__dataclass_fields__
         return owner.__dataclass_fields__
 
@@ -211,8 +214,7 @@ class Struct(metaclass=StructType):
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
-        names: tuple[str, ...] = self.__slots__  # type: ignore[attr-defined]
-        return all(getattr(self, name) == getattr(other, name) for name in names)
+        return all(getattr(self, one.name) == getattr(other, one.name) for one in fields_of(type(self)))
 
     __hash__ = None  # type: ignore[assignment]
 

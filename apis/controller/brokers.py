@@ -52,7 +52,7 @@ class _Brokers:
         """The broker has a session from now on."""
         parts = self._parts
         epoch = decision.response.broker_epoch
-        for broker in parts.controller.view.registrations.values():
+        for broker in parts.plane.view.registrations.values():
             if broker.epoch == epoch:
                 parts.sessions.contact(broker, parts.clock_ms())
         parts.sessions_changed()

@@ -43,7 +43,7 @@ class Deciding:
         done: Callable[[Any, Any, RequestContext], None] | None = None,
     ) -> None:
         """`done` is called with a decision, its request and context, once its records are in the log."""
-        self._controller = parts.controller
+        self._controller = parts.plane
         self._changes = parts.changes
         self._refuse = refuse
         self._decide = decide

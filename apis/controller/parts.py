@@ -76,10 +76,6 @@ class ControllerParts(DecidingParts):
     """Called with a broker, its epoch, and the connection at which its heartbeat came."""
 
     @property
-    def controller(self) -> Controller:
-        return self.plane
-
-    @property
     def machine(self) -> Controller:
         return self.plane
 

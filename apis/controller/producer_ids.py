@@ -26,7 +26,7 @@ class AllocateProducerIds:
     """The handler."""
 
     def __init__(self, parts: ControllerParts) -> None:
-        self._controller = parts.controller
+        self._controller = parts.plane
         self._changes = parts.changes
 
     def __call__(self, request: AllocateProducerIdsRequest, context: RequestContext) -> WorkResponse:

@@ -109,7 +109,7 @@ def _refuse_view(config: BrokerConfig, view: ClusterView) -> None:
     if len(others) > 1:
         raise ConfigError(
             f"The metadata know brokers of another time ({', '.join(others)}), whose ids workers may get: "
-            "start without odradek.workers, and unregister all but one (kafka-cluster.sh unregister)."
+            "start without odradek.workers, and unregister all but one (odradek cluster unregister)."
         )
 
 

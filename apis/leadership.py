@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.apis.addresses import address_of
-from odradek.apis.turn import Until, until
+from odradek.apis.turn import COMMITTED, FLUSHED, Until
 from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -68,8 +68,9 @@ class LedPartition:
         """Conditions of the response to an append (`apis/turn.py`): `by_all` with acks=all, for `timeout_ms`
         if that is given. With one replica the high watermark is where the log ends after each commit.
         """
-        patience_ms = 0 if timeout_ms is None else max(timeout_ms, 1)
-        return until(must_flush, by_all and self.has_followers, patience_ms)
+        if not by_all or not self.has_followers:
+            return FLUSHED if must_flush else COMMITTED
+        return Until(must_flush, replicated=True, patience_ms=0 if timeout_ms is None else max(timeout_ms, 1))
 
 
 class Leadership:

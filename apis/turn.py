@@ -30,10 +30,10 @@ COMMITTED = Until()
 FLUSHED = Until(flushed=True)
 
 
-def until(flushed: bool, replicated: bool = False, patience_ms: int = 0) -> Until:
+def until(flushed: bool, replicated: bool = False) -> Until:
     """The conditions; without replicas one of the two constants: the turn tells COMMITTED by identity."""
     if replicated:
-        return Until(flushed, True, patience_ms)
+        return Until(flushed, replicated)
     return FLUSHED if flushed else COMMITTED
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from odradek.apis.turn import FLUSHED, Until, until
+from odradek.apis.turn import FLUSHED, until
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
 from odradek.storage.log import transactions as storage
 from odradek.storage.log.appends import Origin
@@ -125,7 +125,7 @@ class PartitionLog:
         except Exception as error:
             self._refuse(pending, error)
         else:
-            self._turn.add(self._partition, pending, self._until(appended))
+            self._turn.add(self._partition, pending, until(appended.must_flush, self._appender.is_replicated))
 
     def append_marker(self, marker: EndMarker, then: Then) -> None:
         """Stages the end of a transaction; as `append`."""
@@ -136,11 +136,7 @@ class PartitionLog:
         except Exception as error:
             self._refuse(pending, error)
         else:
-            self._turn.add(self._partition, pending, self._until(appended))
-
-    def _until(self, appended: Appended) -> Until:
-        """Conditions for the result of an append: a flush if it needs one, replicas if there are any."""
-        return until(appended.must_flush, self._appender.is_replicated)
+            self._turn.add(self._partition, pending, until(appended.must_flush, self._appender.is_replicated))
 
     def _refuse(self, pending: _Pending, error: Exception) -> None:
         if not isinstance(error, KafkaError):

@@ -70,6 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="serve metrics for Prometheus and health over HTTP (without a host: 127.0.0.1; default: off)",
     )
     parser.add_argument(
+        "--test-api",
+        metavar="[HOST:]PORT",
+        help="let tests inject faults and change the clock over HTTP (without a host: 127.0.0.1; "
+        "default: off)",
+    )
+    parser.add_argument(
         "--set",
         type=exact,
         action="append",
@@ -143,6 +149,7 @@ def run(options: argparse.Namespace) -> int:
             data_dir=options.data_dir,
             advertise=options.advertise,
             metrics=options.metrics,
+            test_api=options.test_api,
             workers=options.workers,
             cluster_id=options.cluster_id,
             first_levels=read_levels(options.features, options.release_version),
@@ -192,9 +199,17 @@ def _metrics_text(config: "BrokerConfig", ports: Iterable[int]) -> str:
     return f", metrics {', '.join(f'{shown}:{port}' for port in ports)}"
 
 
+def _test_api_text(server: "NodeServer") -> str:
+    address = server.config.test_api_address
+    if not isinstance(address, tuple):
+        return ""
+    shown = f"[{address[0]}]" if ":" in address[0] else address[0] or "0.0.0.0"
+    return f", test API {shown}:{server.test_api_port}"
+
+
 def _tell_ready(server: "NodeServer") -> None:
     """One line that people read and scripts wait for; addresses with their real ports."""
-    metrics = _metrics_text(server.config, [server.metrics_port])
+    metrics = _metrics_text(server.config, [server.metrics_port]) + _test_api_text(server)
     _tell(
         server.addresses,
         f"node {server.node_id}, cluster {server.cluster_id}, "

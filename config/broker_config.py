@@ -61,6 +61,9 @@ _NO_OPTIONS = frozenset(
 )  # fmt: skip
 
 METRICS_LISTEN: Final = "odradek.metrics.listen"
+TEST_API_LISTEN: Final = "odradek.test.api.listen"
+UNIX: Final = "unix:"
+"""Begins the path of a socket of the file system, in place of an address."""
 
 
 class BrokerConfig:
@@ -99,6 +102,7 @@ class BrokerConfig:
     controller_login: "Credentials | None"
     """The same for controllers."""
     metrics_address: tuple[str, int] | None
+    test_api_address: tuple[str, int] | str | None
     """Host and port of the endpoint with metrics; None: there is none."""
     data_directories: tuple[str, ...]
     metadata_directory: str
@@ -145,7 +149,8 @@ class BrokerConfig:
         self.layers = BrokerLayers(start=dict(given), options=known)
         self.values = options.broker_values(self.layers) if in_cluster else values
         self.topic_defaults = options.topic_defaults(self.values)
-        self.metrics_address = _metrics_address(self.values[METRICS_LISTEN])
+        self.metrics_address = _http_address(METRICS_LISTEN, self.values[METRICS_LISTEN])
+        self.test_api_address = _test_api_address(self.values[TEST_API_LISTEN])
         self.data_directories = _data_directories(self.values)
         self.metadata_directory = _metadata_directory(self.values, self.data_directories)
         self._unused_security: tuple[str, ...] = ()
@@ -159,6 +164,8 @@ class BrokerConfig:
         elif role is Role.CONTROLLER:
             if self.metrics_address is not None:
                 raise ConfigError(f"{METRICS_LISTEN} is for brokers: a controller serves no metrics.")
+            if self.test_api_address is not None:
+                raise ConfigError(f"{TEST_API_LISTEN} is for brokers: a controller has no test kit.")
             listener_names = self._resolve_controller(given)
         else:
             self.cluster, listener_names = self._resolve_listeners(given, in_cluster=role is Role.BROKER)
@@ -323,6 +330,7 @@ def load(
     data_dir: str | PathLike[str] | None = None,
     advertise: str | None = None,
     metrics: str | None = None,
+    test_api: str | None = None,
     workers: str | None = None,
     keywords: Mapping[str, Any] | None = None,
     first_levels: Mapping[str, int] | None = None,
@@ -332,9 +340,8 @@ def load(
     """Read and check everything.
 
     `environ` is usually `os.environ`; `sets` are texts "name=value"; `listen` and `advertise` are "HOST:PORT"
-    and replace the listeners of the file, as `metrics` ("[HOST:]PORT") and `workers` do their options;
-    `keywords` are Python
-    values by option name, underscores for dots.
+    and replace the listeners of the file, as `metrics` and `test_api` ("[HOST:]PORT") and `workers` do
+    their options; `keywords` are Python values by option name, underscores for dots.
     `first_levels` are the feature levels with which a new cluster begins. `more_options` are accepted besides
     Kafka's. `cluster_id` takes precedence over the variable CLUSTER_ID.
     """
@@ -358,6 +365,8 @@ def load(
         sources.advertise(advertise)
     if metrics is not None:
         sources.put(METRICS_LISTEN, metrics, "--metrics")
+    if test_api is not None:
+        sources.put(TEST_API_LISTEN, test_api, "--test-api")
     if workers is not None:
         sources.put("odradek.workers", workers, "--workers")
     sources.check_values()
@@ -511,10 +520,17 @@ def variable_of_option(name: str) -> str:
     return _KAFKA + name.replace("_", "__").replace("-", "___").replace(".", "_").upper()
 
 
-def _metrics_address(text: str | None) -> tuple[str, int] | None:
+def _http_address(option: str, text: str | None) -> tuple[str, int] | None:
     if not text:
         return None
-    return _address(METRICS_LISTEN, text if ":" in text else f"127.0.0.1:{text}")
+    return _address(option, text if ":" in text else f"127.0.0.1:{text}")
+
+
+def _test_api_address(text: str | None) -> tuple[str, int] | str | None:
+    """Host and port, or the path of a socket of the file system."""
+    if text is not None and text.startswith(UNIX):
+        return text.removeprefix(UNIX)
+    return _http_address(TEST_API_LISTEN, text)
 
 
 def _address(what: str, text: str) -> tuple[str, int]:

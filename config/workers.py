@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from odradek.config.broker_config import METRICS_LISTEN, BrokerConfig
+from odradek.config.broker_config import METRICS_LISTEN, TEST_API_LISTEN, BrokerConfig
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import OLDEST, Listener
 from odradek.config.worker_place import WORKERS, WorkerPlace
@@ -67,6 +67,8 @@ def refuse_bounds(config: BrokerConfig, count: int) -> None:
             raise ConfigError(
                 f"{name}={factor} needs {factor} brokers, and {WORKERS}={count} are {count}: lower it."
             )
+    if config.test_api_address is not None:
+        raise ConfigError(f"{TEST_API_LISTEN} is for a broker of one process: leave it or {WORKERS} out.")
     oldest = next((one for one in config.listeners if one.protocol in OLDEST), None)
     if oldest is not None:
         raise ConfigError(

@@ -32,6 +32,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from odradek.embedding.defaults import EMBEDDED_OPTIONS
+from odradek.embedding.kit_calls import KitSocket
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
 from odradek.server.process.child_python import child_environment
 from odradek.server.process.main_loop import LIFELINE_VARIABLE, new_event_loop
@@ -58,6 +59,8 @@ class _Form(Protocol):
 
     @property
     def is_running(self) -> bool: ...
+
+    def call(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None) -> Any: ...
 
 
 class Broker:
@@ -138,6 +141,13 @@ class Broker:
         if not isinstance(self._form, _Thread):
             raise RuntimeError("the metrics of a broker in its own process are not read from here")
         return self._form.metrics()
+
+    def call_kit(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None = None) -> Any:
+        """The result of an operation of the test kit (`server/test_kit/kit.py`); people use the attributes
+        above. TestKitError: it is refused. RuntimeError: the broker does not run."""
+        if not self.is_running:
+            raise RuntimeError("the broker does not run")
+        return self._form.call(operation, arguments, timeout_s)
 
     def stop(self) -> None:
         """Stops it cleanly and keeps the data; harmless when it does not run."""
@@ -281,6 +291,13 @@ class _Thread:
             raise RuntimeError("the broker does not run")
         return self._server.metrics()
 
+    def call(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None) -> Any:
+        server, loop = self._server, self._loop
+        if server is None or loop is None:
+            raise RuntimeError("the broker does not run")
+        calling = asyncio.run_coroutine_threadsafe(server.test_kit.call(operation, arguments), loop)
+        return calling.result(timeout_s)
+
     def stop(self) -> None:
         thread, loop = self._thread, self._loop
         if thread is None:
@@ -331,6 +348,7 @@ class _Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline = -1
         self._stderr: Any = None
+        self._kit: KitSocket | None = None
 
     @property
     def is_running(self) -> bool:
@@ -345,6 +363,9 @@ class _Child:
         if self._settings.get("listeners") is None:
             # The argument would replace them, and what they say of TLS and SASL.
             command += ["--listen", _address(self._host, port)]
+        if not self._has_workers:
+            self._kit = KitSocket()
+            command += ["--set", "=".join(self._kit.option)]
         secrets: dict[str, str] = {}
         for name, value in self._settings.items():
             if value is None:
@@ -380,6 +401,11 @@ class _Child:
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
+
+    def call(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None) -> Any:
+        if self._kit is None:
+            raise RuntimeError("the test kit is for a broker of one process: use Broker(workers=1)")
+        return self._kit.call(operation, arguments, timeout_s)
 
     def _wait_until_ready(self, timeout_s: float) -> int:
         assert self._process is not None
@@ -420,6 +446,9 @@ class _Child:
                 # Workers are no children of this process: the last one closes the pipe.
                 process.stdout.read()
             process.stdout.close()
+        if self._kit is not None:
+            self._kit.close()
+            self._kit = None
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1

@@ -16,7 +16,6 @@ of `bind` (`server/cluster/member.py`), and replicates (`server/cluster/replicat
 from __future__ import annotations
 
 import logging
-import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from odradek.server.network.connections import Connections
     from odradek.server.network.listeners import Listener
     from odradek.server.network.routes import Routes
+    from odradek.server.test_kit.kit import TestKit
     from odradek.storage.directories.store import LogStore
     from odradek.storage.disk import Disk
 
@@ -91,11 +91,6 @@ async def serve_in_cluster(node: Node, ending: AsyncExitStack) -> Serving:
     return serving
 
 
-def _reason(error: OSError) -> str:
-    # asyncio puts the address into the text.
-    return os.strerror(error.errno).lower() if error.errno else str(error)
-
-
 class NotServing(RuntimeError):
     """The broker has not been started, or has been stopped."""
 
@@ -141,7 +136,8 @@ class BrokerServer:
         # The last phase, from start to stop.
         self._running: list[Serving] = []
         self._ending = AsyncExitStack()
-        self._metrics_port = 0
+        self._metrics_port = self._test_api_port = 0
+        self._test_kit: TestKit | None = None
 
     async def start(self) -> None:
         """Returns when every listener answers. Raises ConfigError with one sentence for people; a start that
@@ -165,21 +161,29 @@ class BrokerServer:
             self._running = [await serves(self._node, ending)]
             if self.config.metrics_address is not None:
                 await self._open_metrics(*self.config.metrics_address, ending)
+            if self.config.test_api_address is not None:
+                await self._open_test_api(self.config.test_api_address, ending)
             self._ending = ending.pop_all()
 
     async def _open_metrics(self, host: str, port: int, ending: AsyncExitStack) -> None:
         from odradek.config.broker_config import METRICS_LISTEN
         from odradek.config.config_error import ConfigError
         from odradek.server.metrics.endpoint import Endpoint
+        from odradek.server.network.http_server import listen_reason
 
         endpoint = Endpoint(self, self._node.now_ms, self.config.values["odradek.metrics.series.max"])
         try:
             self._metrics_port = await endpoint.open(host, port, self._node.sockets.get(METRICS_LISTEN, ()))
         except OSError as error:
             raise ConfigError(
-                f"odradek.metrics.listen: nothing can listen at {host}:{port}: {_reason(error)}."
+                f"{METRICS_LISTEN}: nothing can listen at {host}:{port}: {listen_reason(error)}."
             ) from None
         ending.push_async_callback(endpoint.close)
+
+    async def _open_test_api(self, address: tuple[str, int] | str, ending: AsyncExitStack) -> None:
+        from odradek.server.test_kit.listening import open_test_api
+
+        self._test_api_port = await open_test_api(self.test_kit, address, ending)
 
     def controllers_have_ended(self, sentence: str) -> None:
         """No controller will answer any more, for the reason in `sentence`: the node has to end, and a stop
@@ -199,6 +203,9 @@ class BrokerServer:
     async def stop(self) -> None:
         """Stops cleanly; harmless a second time, and after a start that failed."""
         stores = [serving.opened.bound.store for serving in self._running]
+        if self._test_kit is not None:
+            self._test_kit.close()
+            self._test_kit = None
         try:
             await self._ending.pop_all().aclose()
         finally:
@@ -230,6 +237,15 @@ class BrokerServer:
         return BrokerMetrics(routes.metrics(), clients)
 
     @property
+    def test_kit(self) -> TestKit:
+        """What a test may do to this broker; made when it is first asked for."""
+        if self._test_kit is None:
+            from odradek.server.test_kit.kit import TestKit
+
+            self._test_kit = TestKit(self)
+        return self._test_kit
+
+    @property
     def node_id(self) -> int:
         return self.config.node_id
 
@@ -255,6 +271,11 @@ class BrokerServer:
     def metrics_port(self) -> int:
         """The real port of the endpoint with metrics; 0: there is none."""
         return self._metrics_port
+
+    @property
+    def test_api_port(self) -> int:
+        """The real port of the test API; 0: there is none, or it has no port."""
+        return self._test_api_port
 
     @property
     def addresses(self) -> list[tuple[str, str, int]]:

@@ -38,7 +38,7 @@ class ControllerServer:
     """One controller. `start` and `stop` run on the event loop; between them all other attributes can be
     used."""
 
-    metrics_port = 0
+    metrics_port = test_api_port = 0
 
     def __init__(
         self,

@@ -103,6 +103,8 @@ class Route:
     def errors(self) -> dict[int, int]:
         """Error codes other than 0 in the responses: code, and how often."""
     def __init__(self, api_key: int, api_version: int, served: Served) -> None: ...
+    def interpose(self, served: Served | None) -> None:
+        """Requests go to `served`, each by itself: none is answered by what is remembered. None: as ever."""
 
 class RouteTable(Protocol):
     """`server.network.routes.Routes`."""

@@ -31,6 +31,7 @@ cdef class Route:
     cdef uint32_t key_and_version
     cdef readonly str api_name
     cdef readonly str name
+    cdef object own  # what is served without a test
     cdef object served
     cdef public object handle
     cdef object decode
@@ -41,7 +42,8 @@ cdef class Route:
     cdef int charge  # when a request counts for quotas
     cdef bint has_throttle_time
     cdef int throttle_at  # in the frame of a remembered response
-    cdef object learn
+    cdef object learn  # None: its requests are not remembered
+    cdef object _learn
     cdef bint is_of_connection
     cdef bint has_tagged_header
     cdef bint tags_response
@@ -69,7 +71,7 @@ cdef class Route:
         self.key_and_version = <uint32_t> (api_key << 16 | api_version)
         self.api_name = request.__name__.removesuffix("Request")
         self.name = f"{request.__name__} v{api_version}"
-        self.served = served
+        self.own = self.served = served
         self.handle = served.handle
         self.decode = _decoder(request, api_version)
         self.encode = _encoder(response, api_version)
@@ -88,12 +90,12 @@ cdef class Route:
             key = overlapping.api_key
             assert 0 <= key < 128
             self.overlaps[key >> 6] |= <uint64_t> 1 << (key & 63)
-        self.learn = None
+        self.learn = self._learn = None
         if prefix is not None and api_version in prefix.versions:
             if any([need.names is None for need in self.needs]):
                 raise ValueError(f"{self.name} is not to be remembered: only its handler knows all its needs")
             layout = _prefix_layout(request, api_version, prefix.until)
-            self.learn = prefix.learn
+            self.learn = self._learn = prefix.learn
             self.throttle_at = _throttle_position(response, api_version)
             self.is_of_connection = prefix.is_of_connection
             self.steps = layout.steps
@@ -104,6 +106,12 @@ cdef class Route:
             self.is_compact = layout.is_compact
             self.tags_after = layout.tags_after
         self.errors = {}
+
+    def interpose(self, served):
+        """Requests go to `served`, each by itself: none is answered by what is remembered. None: as ever."""
+        self.served = self.own if served is None else served
+        self.handle = self.served.handle
+        self.learn = self._learn if served is None else None
 
     cdef put_throttle_time(self, bytes frame, int wait_ms):
         """Into the frame of a remembered response, if its version says it."""

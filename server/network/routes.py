@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,10 +37,11 @@ class RequestMetrics:
 class Routes:
     """A route says how one version of one API is decoded, handled and answered; it is made on first use."""
 
-    __slots__ = ("_apis", "found")
+    __slots__ = ("_apis", "_interposed", "found")
 
     def __init__(self, apis: Mapping[int, Served]) -> None:
         self._apis = apis
+        self._interposed: dict[int, Callable[[Served], Served]] = {}
         self.found: dict[int, Route] = {}
 
     def resolve(self, key_and_version: int) -> Route | None:
@@ -53,7 +54,21 @@ class Routes:
         if served is None or api_version not in served.api.versions:
             return None
         route = self.found[key_and_version] = Route(api_key, api_version, served)
+        if api_key in self._interposed:
+            route.interpose(self._interposed[api_key](served))
         return route
+
+    def interpose(self, api_key: int, make: Callable[[Served], Served] | None) -> None:
+        """For the test kit: all requests of an API go to what `make` returns for its handler; None: as ever.
+        KeyError: it is not served."""
+        served = self._apis[api_key]
+        if make is None:
+            self._interposed.pop(api_key, None)
+        else:
+            self._interposed[api_key] = make
+        for route in self.found.values():
+            if route.api_key == api_key:
+                route.interpose(None if make is None else make(served))
 
     def served(self, api_key: int) -> Served:
         """An API that is served."""

@@ -78,6 +78,10 @@ class NodeServer(Protocol):
         """Zero: there are no metrics."""
 
     @property
+    def test_api_port(self) -> int:
+        """Zero: there is no test API, or it has no port."""
+
+    @property
     def config(self) -> BrokerConfig: ...
 
 

@@ -160,6 +160,10 @@ class FirstWorker:
     def metrics_port(self) -> int:
         return self._broker.metrics_port
 
+    @property
+    def test_api_port(self) -> int:
+        return self._broker.test_api_port
+
 
 class OneProcess(OsDisk):
     """The disk of a node and of its controller, which share a directory: a file is locked once for both."""

@@ -27,6 +27,7 @@ from odradek.server.metrics.details import reasons_not_ready
 from odradek.server.metrics.exposition import label_text, pieces
 from odradek.server.metrics.families import FAMILIES, FAMILY
 from odradek.server.metrics.page import page
+from odradek.server.network import http_server
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import share_fetch
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -560,7 +561,7 @@ def test_a_request_that_is_none_is_answered_and_closed(port, broker, request_byt
     ("limit", "sent"), [("IDLE_SECONDS_MAX", b""), ("REQUEST_SECONDS_MAX", b"GET /health/live HTTP/1.1\r\n")]
 )
 def test_a_request_that_does_not_end_is_given_up(port, broker, monkeypatch, limit, sent):
-    monkeypatch.setattr(endpoint, limit, 0.05)
+    monkeypatch.setattr(http_server, limit, 0.05)
     with socket.create_connection(("127.0.0.1", port), 10) as connected:
         connected.sendall(sent)
         answer = b""

@@ -1,0 +1,1 @@
+"""The test kit: what a test may do to a broker that no client can."""

@@ -1,0 +1,66 @@
+"""Parts of the test kit that stand between decoded requests and their handlers: they watch, change, refuse.
+
+The route of an API is given another handler while somebody wants to see its requests, and its own one
+afterwards: without a test the path of a request has not even a question more. Meanwhile no request of the API
+is served by what its connection remembers, so that each is decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from odradek.apis.declaration import AnyApi, Served
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.server.network.routes import Routes
+
+Proceed = Callable[[Any, "RequestContext"], Any]
+"""Serves the request as if there were no test: `response | Waiting | None`."""
+
+
+class Interposer(Protocol):
+    """Sees requests before their handlers, and what these return."""
+
+    def serve(self, api: AnyApi, request: Any, context: RequestContext, proceed: Proceed) -> Any:
+        """`response | Waiting | None`, as a handler; `proceed` goes on with the next one that is interposed,
+        and at last with the handler, which refuses what the client is not allowed."""
+
+
+class Interposing:
+    """Who is interposed at which APIs."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+        self._at: dict[Interposer, frozenset[int]] = {}
+
+    def put(self, interposer: Interposer, api_keys: Collection[int]) -> None:
+        """It sees requests of these APIs from now on, and of no others. The first one that was ever put is
+        the first to see a request."""
+        before = self._at.get(interposer, frozenset())
+        self._at[interposer] = now = frozenset(api_keys)
+        for api_key in before ^ now:
+            wanting = [one for one, keys in self._at.items() if api_key in keys]
+            self._routes.interpose(api_key, partial(_Interposed, interposers=wanting) if wanting else None)
+
+
+class _Interposed(Served):
+    """An API with those who are interposed before its handler."""
+
+    def __init__(self, served: Served, interposers: Sequence[Interposer]) -> None:
+        def last(request: Any, context: RequestContext) -> Any:
+            return (served.handle_refused if context.refused else served.handle)(request, context)
+
+        proceed: Proceed = last
+        for interposer in reversed(interposers):
+            proceed = _step(served.api, interposer, proceed)
+        super().__init__(served.api, proceed)
+
+    def handle_refused(self, request: Any, context: RequestContext) -> Any:
+        return self.handle(request, context)
+
+
+def _step(api: AnyApi, interposer: Interposer, proceed: Proceed) -> Proceed:
+    return lambda request, context: interposer.serve(api, request, context, proceed)

@@ -1,0 +1,30 @@
+"""The broker as the test kit sees it; `server.broker.BrokerServer` is one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from odradek.config.broker_config import BrokerConfig
+    from odradek.coordinator.cluster.view import ClusterView
+    from odradek.server.background.schedule import Schedule
+    from odradek.server.coordination.coordinators import Coordinators
+    from odradek.server.network.connections import Connections
+    from odradek.storage.directories.store import LogStore
+
+
+class Tested(Protocol):
+    """A broker that serves."""
+
+    config: BrokerConfig
+
+    @property
+    def store(self) -> LogStore: ...
+    @property
+    def cluster_view(self) -> ClusterView: ...
+    @property
+    def coordinators(self) -> Coordinators: ...
+    @property
+    def schedule(self) -> Schedule: ...
+    @property
+    def connections(self) -> Connections: ...

@@ -164,6 +164,22 @@ class Waiting:
             clean_up()
 
 
+class HeldBack(Waiting):
+    """The response to a request that waits for its coordinator: later requests must not overtake it."""
+
+    __slots__ = ()
+
+    holds_back = True
+
+    def leave_to(self, response: Waiting) -> None:
+        """Waits for `response` from now on."""
+        if self.settled:
+            response.cancel()
+        else:
+            self._clean_up = response.cancel
+            response.on_complete(self.complete)
+
+
 class WorkResponse(Waiting):
     """The response to a request whose work may take many turns of the event loop.
 

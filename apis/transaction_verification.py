@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from odradek.apis.api import Waiting
+from odradek.apis.api import HeldBack, Waiting
 from odradek.apis.transaction_requests import asked_to_add, request_to_add
 from odradek.apis.unverified import Unverified
 from odradek.coordinator.asked import Client
@@ -423,19 +423,3 @@ class _Question:
             waiting.leave_to(response)
         else:
             waiting.complete(response)
-
-
-class HeldBack(Waiting):
-    """The response to a request that waits for its coordinator: later requests must not overtake it."""
-
-    __slots__ = ()
-
-    holds_back = True
-
-    def leave_to(self, response: Waiting) -> None:
-        """Waits for `response` from now on."""
-        if self.settled:
-            response.cancel()
-        else:
-            self._clean_up = response.cancel
-            response.on_complete(self.complete)

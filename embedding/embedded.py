@@ -38,6 +38,7 @@ from odradek.server.process.child_python import child_environment
 from odradek.server.process.main_loop import LIFELINE_VARIABLE, new_event_loop
 
 if TYPE_CHECKING:
+    from odradek.embedding.faults import Faults
     from odradek.server.broker import BrokerServer
     from odradek.server.metrics.broker_metrics import BrokerMetrics
 
@@ -141,6 +142,13 @@ class Broker:
         if not isinstance(self._form, _Thread):
             raise RuntimeError("the metrics of a broker in its own process are not read from here")
         return self._form.metrics()
+
+    @property
+    def faults(self) -> Faults:
+        """Faults of requests: `broker.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER", times=2)`."""
+        from odradek.embedding.faults import Faults
+
+        return Faults(self.call_kit)
 
     def call_kit(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None = None) -> Any:
         """The result of an operation of the test kit (`server/test_kit/kit.py`); people use the attributes

@@ -44,6 +44,7 @@ cdef class Route:
     cdef int throttle_at  # in the frame of a remembered response
     cdef object learn  # None: its requests are not remembered
     cdef object _learn
+    cdef object _sent  # None: frames are sent as they are
     cdef bint is_of_connection
     cdef bint has_tagged_header
     cdef bint tags_response
@@ -112,6 +113,7 @@ cdef class Route:
         self.served = self.own if served is None else served
         self.handle = self.served.handle
         self.learn = self._learn if served is None else None
+        self._sent = None if served is None else served.sent
 
     cdef put_throttle_time(self, bytes frame, int wait_ms):
         """Into the frame of a remembered response, if its version says it."""
@@ -155,6 +157,8 @@ cdef class Route:
         parts[0] = PyBytes_FromStringAndSize(<char *> head, head_bytes)
         for code in self.errors_of(response):
             self.errors[code] = self.errors.get(code, 0) + 1
+        if self._sent is not None:
+            return self._sent(response, parts, size_bytes)
         return parts, size_bytes
 
 

@@ -58,6 +58,10 @@ class Routes:
             route.interpose(self._interposed[api_key](served))
         return route
 
+    def api_keys(self) -> list[int]:
+        """Of all APIs that are served."""
+        return list(self._apis)
+
     def interpose(self, api_key: int, make: Callable[[Served], Served] | None) -> None:
         """For the test kit: all requests of an API go to what `make` returns for its handler; None: as ever.
         KeyError: it is not served."""

@@ -3,7 +3,7 @@
     POST /admin/faults/add {"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}
 
 Each operation of the kit is a path, `/admin/PART/OPERATION`, that takes its arguments as JSON and answers
-with its result. Where a part has `list`, `add` and `remove`, these are also GET and POST of `/admin/PART` and
+with its result. Where a part has `all`, `add` and `remove`, these are also GET and POST of `/admin/PART` and
 DELETE of `/admin/PART/ID`. A refusal has the status 400 and `{"error": "one sentence"}`.
 
 There is no login: whoever reaches the address may break the broker. A page in a browser does not: bodies
@@ -80,7 +80,7 @@ def _operation_of(request: HttpRequest) -> tuple[str, dict[str, Any]] | None:
     if request.method == "DELETE":
         return f"{part}.remove", {"id": rest} if rest else {}
     if request.method == "GET":
-        return (f"{part}.list", {}) if not rest else None
+        return (f"{part}.all", {}) if not rest else None
     return f"{part}.{rest or 'add'}", {}
 
 

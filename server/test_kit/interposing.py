@@ -28,6 +28,9 @@ class Interposer(Protocol):
         """`response | Waiting | None`, as a handler; `proceed` goes on with the next one that is interposed,
         and at last with the handler, which refuses what the client is not allowed."""
 
+    def sent(self, response: Any, parts: list[Any], size_bytes: int) -> tuple[list[Any], int]:
+        """The frame of a response, as buffers and its size: all of it, or what is to be sent in its place."""
+
 
 class Interposing:
     """Who is interposed at which APIs."""
@@ -35,6 +38,10 @@ class Interposing:
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
         self._at: dict[Interposer, frozenset[int]] = {}
+
+    def api(self, api_key: int) -> AnyApi:
+        """The declaration of an API that is served."""
+        return self._routes.served(api_key).api
 
     def put(self, interposer: Interposer, api_keys: Collection[int]) -> None:
         """It sees requests of these APIs from now on, and of no others. The first one that was ever put is
@@ -49,6 +56,8 @@ class Interposing:
 class _Interposed(Served):
     """An API with those who are interposed before its handler."""
 
+    _interposers: tuple[Interposer, ...]
+
     def __init__(self, served: Served, interposers: Sequence[Interposer]) -> None:
         def last(request: Any, context: RequestContext) -> Any:
             return (served.handle_refused if context.refused else served.handle)(request, context)
@@ -57,9 +66,16 @@ class _Interposed(Served):
         for interposer in reversed(interposers):
             proceed = _step(served.api, interposer, proceed)
         super().__init__(served.api, proceed)
+        object.__setattr__(self, "_interposers", tuple(interposers))
 
     def handle_refused(self, request: Any, context: RequestContext) -> Any:
         return self.handle(request, context)
+
+    def sent(self, response: Any, parts: list[Any], size_bytes: int) -> tuple[list[Any], int]:
+        """The frame of a response, as those who are interposed want it."""
+        for interposer in self._interposers:
+            parts, size_bytes = interposer.sent(response, parts, size_bytes)
+        return parts, size_bytes
 
 
 def _step(api: AnyApi, interposer: Interposer, proceed: Proceed) -> Proceed:

@@ -1,0 +1,128 @@
+"""The faults of a broker, for tests in Python.
+
+with broker.faults.add(api="Produce", topic="orders", error="NOT_LEADER_OR_FOLLOWER", times=2) as fault:
+    ...
+    fault.wait(2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from odradek.server.test_kit.fault_rules import Predicate
+
+Call = Callable[..., Any]
+"""`Broker.call_kit`."""
+CALL_S = 10.0
+"""More than a wait in the broker."""
+
+
+class Fault:
+    """One fault. As a context manager it is removed at the end."""
+
+    def __init__(self, call: Call, id: int) -> None:
+        self._call = call
+        self.id = id
+
+    @property
+    def fired(self) -> int:
+        """How often it has fired."""
+        return int(self._told()["fired"])
+
+    @property
+    def seen(self) -> int:
+        """How many requests it was for, whether it fired or not."""
+        return int(self._told()["seen"])
+
+    def _told(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._call("faults.one", {"id": self.id})
+        return found
+
+    def wait(self, count: int = 1, timeout: float = 30.0) -> int:
+        """How often it has fired, once that is `count`. TestKitError: not within `timeout` seconds."""
+        arguments = {"id": self.id, "count": count, "timeout": timeout}
+        return int(self._call("faults.wait", arguments, timeout + CALL_S))
+
+    def remove(self) -> None:
+        """Ends it. Harmless a second time."""
+        self._call("faults.end", {"id": self.id})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return f"<Fault {self.id}>"
+
+
+class Faults:
+    """`broker.faults`."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def add(
+        self,
+        api: str | None = None,
+        *,
+        version: int | Iterable[int] | None = None,
+        client_id: str | None = None,
+        principal: str | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        every: int = 1,
+        probability: float = 1.0,
+        seed: int = 0,
+        predicate: Predicate | None = None,
+        times: int | None = None,
+        error: str | None = None,
+        delay_ms: int = 0,
+        delay_after_ms: int = 0,
+        lose_response: bool = False,
+        cut_response_after_bytes: int | None = None,
+        never_respond: bool = False,
+        throttle_ms: int | None = None,
+        leader_moved: bool = False,
+    ) -> Fault:
+        """Adds a fault for the requests that all of the first ones describe; without `times` it lasts until
+        it is removed. TestKitError, a ValueError: it could never fire.
+
+        `api` is Kafka's name, such as "OffsetCommit"; without it the fault is for all APIs that can have it.
+        `every=3` fires at each third request, `probability=0.1` at a tenth, chosen by `seed`.
+        `predicate(request, context)` is a function for a broker in this process: the decoded request
+        (`odradek.wire.messages`) and its `RequestContext`.
+
+        `error`: Kafka's name of the error for the partition, the topic, the group or the whole request; no
+        effect happens. `lose_response`: the effect happens, and the connection is closed.
+        `cut_response_after_bytes`: likewise, behind so many bytes. `never_respond`: nothing happens, and the
+        connection stays open. `throttle_ms`: the response says it, and the connection is not read for so
+        long. `leader_moved`: NOT_LEADER_OR_FOLLOWER for requests that only leaders serve. `delay_ms` before
+        the effect and `delay_after_ms` behind it may be added to any of these, or stand alone.
+        """
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "version")}
+        if version is not None:
+            arguments["versions"] = version if isinstance(version, int) else list(version)
+        if predicate is None:
+            del arguments["predicate"]
+        return Fault(self._call, self._call("faults.add", arguments))
+
+    def all(self) -> list[dict[str, Any]]:
+        """Every fault that was added and not cleared: what it is for and does, and how often it fired."""
+        found: list[dict[str, Any]] = self._call("faults.all", {})
+        return found
+
+    def clear(self) -> None:
+        """Removes all."""
+        self._call("faults.remove", {})

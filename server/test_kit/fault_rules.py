@@ -1,0 +1,241 @@
+"""A fault: which requests it is for, how often, and what happens to them.
+
+A fault that can never fire is refused when it is made, in one sentence.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from odradek.server.test_kit.kit import TestKitError
+from odradek.server.test_kit.named import (
+    GROUP,
+    KINDS,
+    PARTITION,
+    TOPIC,
+    TOPIC_ID,
+    TRANSACTIONAL_ID,
+    Named,
+    Place,
+    error_places,
+    kinds_named,
+    named_in,
+)
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import api_name
+from odradek.wire.throttle import has_throttle_time
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.declaration import AnyApi
+
+Predicate = Callable[[Any, "RequestContext"], object]
+"""Of a decoded request: whether the fault is for it."""
+
+OF_LEADERS = ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "DeleteRecords")
+"""Requests that a broker refuses where it does not lead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Action:
+    """What happens to a request. Exactly one of the first six, or delays alone."""
+
+    error: ErrorCode | None = None
+    """The response says it, and there is no effect."""
+    lose_response: bool = False
+    """The effect happens, then the connection is closed in place of the response."""
+    cut_response_after_bytes: int | None = None
+    """The effect happens, then the connection is closed after so many bytes of the response."""
+    never_respond: bool = False
+    """No effect and no response; the connection stays open."""
+    throttle_ms: int | None = None
+    """The response says so, and the connection is not read for so long."""
+    delay_ms: int = 0
+    """Before the effect."""
+    delay_after_ms: int = 0
+    """After the effect, before the response."""
+
+    def told(self) -> dict[str, Any]:
+        """What it does, by the names of the arguments."""
+        found = {name: value for name, value in vars(self).items() if value not in (None, False, 0)}
+        if self.error is not None:
+            found["error"] = self.error.name
+        return found
+
+
+@dataclass(kw_only=True, eq=False)
+class Rule:
+    """One fault of requests."""
+
+    id: int
+    api_keys: frozenset[int]
+    api: str | None
+    action: Action
+    versions: Collection[int] | None = None
+    client_id: str | None = None
+    principal: str | None = None
+    names: Mapping[str, Any] = field(default_factory=dict)
+    """By `KINDS`."""
+    every: int = 1
+    probability: float = 1.0
+    seed: int = 0
+    predicate: Predicate | None = None
+    times: int | None = None
+    """None: as often as it can."""
+    seen: int = 0
+    """Requests that it was for."""
+    fired: int = 0
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.times is not None and self.fired >= self.times
+
+    @property
+    def is_about_parts(self) -> bool:
+        """Whether it is about topics or partitions of a request, and not about all of it."""
+        return TOPIC in self.names or PARTITION in self.names
+
+    def place(self, api: AnyApi, version: int) -> Place | None:
+        """Where the response has the error; None: nowhere in this version."""
+        wanted = {kind for kind in (TOPIC, PARTITION) if kind in self.names}
+        places = error_places(api.response, version)
+        if not any(wanted <= _by_names(place) for place in places):
+            wanted = set()
+        return next((place for place in places if wanted <= _by_names(place)), None)
+
+    def found_in(
+        self, request: Any, context: RequestContext, topic_names: Mapping[bytes, str]
+    ) -> list[Named] | None:
+        """What of the request the fault is about; None: it is not for this request."""
+        if self.versions is not None and context.api_version not in self.versions:
+            return None
+        if self.client_id is not None and context.client_id != self.client_id:
+            return None
+        if self.principal is not None and context.connection.principal != self.principal:
+            return None
+        found = [one for one in named_in(request) if self._is_about(one.values, topic_names)]
+        if not found or (self.predicate is not None and not self.predicate(request, context)):
+            return None
+        return found
+
+    def _is_about(self, values: Mapping[str, Any], topic_names: Mapping[bytes, str]) -> bool:
+        for kind, value in self.names.items():
+            if values.get(kind) == value:
+                continue
+            if kind != TOPIC or topic_names.get(values.get(TOPIC_ID, b"")) != value:
+                return False
+        return True
+
+    def fires(self) -> bool:
+        """Counts a request that it is for; whether it fires."""
+        self.seen += 1
+        if self.is_used_up or self.seen % self.every:
+            return False
+        if self.probability < 1 and self._random.random() >= self.probability:
+            return False
+        self.fired += 1
+        return True
+
+    def told(self) -> dict[str, Any]:
+        """Itself, as JSON has it."""
+        found: dict[str, Any] = {"id": self.id, "api": self.api, **self.names, **self.action.told()}
+        for name in ("client_id", "principal", "times"):
+            if getattr(self, name) is not None:
+                found[name] = getattr(self, name)
+        if self.versions is not None:
+            found["versions"] = sorted(self.versions)
+        if self.every > 1:
+            found["every"] = self.every
+        if self.probability < 1:
+            found |= {"probability": self.probability, "seed": self.seed}
+        return {**found, "seen": self.seen, "fired": self.fired}
+
+
+def _by_names(place: Place) -> set[str]:
+    return {TOPIC if kind == TOPIC_ID else kind for kind in place.kinds}
+
+
+# Making one
+
+
+def keys_of(api: str | None, served: Collection[int]) -> frozenset[int]:
+    """The keys of the API of this name, or of all that are served."""
+    if api is None:
+        return frozenset(served)
+    found = [key for key in served if api_name(key) == api]
+    if not found:
+        known = ", ".join(sorted(api_name(key) for key in served))
+        raise TestKitError(f"there is no API {api!r}; there are {known}")
+    return frozenset(found)
+
+
+def able(
+    apis: Collection[AnyApi], action: Action, wanted: Mapping[str, Any], versions: Collection[int] | None
+) -> frozenset[int]:
+    """The keys of those APIs for which such a fault can fire. TestKitError: for none."""
+    reason = ""
+    found = set()
+    for api in apis:
+        why_not = _why_not(api, action, wanted, versions)
+        if why_not is None:
+            found.add(api.request.api_key)
+        reason = reason or why_not or ""
+    if not found:
+        raise TestKitError(reason)
+    return frozenset(found)
+
+
+def _why_not(
+    api: AnyApi, action: Action, wanted: Mapping[str, Any], versions: Collection[int] | None
+) -> str | None:
+    name = api_name(api.request.api_key)
+    named = {TOPIC if kind == TOPIC_ID else kind for kind in kinds_named(api.request)}
+    missing = [kind for kind in KINDS if kind in wanted and kind not in named]
+    if missing:
+        return f"{name} names no {_word(missing[0])}, so the fault could never fire"
+    served = [version for version in api.versions if versions is None or version in versions]
+    if not served:
+        first, last = api.versions[0], api.versions[-1]
+        return f"{name} is served in the versions {first} to {last}, so the fault could never fire"
+    if action.error is not None and not any(error_places(api.response, version) for version in served):
+        return f"the response of {name} has no place for an error in these versions"
+    if action.throttle_ms is not None and not has_throttle_time(api.response):
+        return f"the response of {name} has no throttle time"
+    return None
+
+
+def _word(kind: str) -> str:
+    return kind.replace("_", " ")
+
+
+def error_named(name: str | None) -> ErrorCode | None:
+    """The error of this name. TestKitError: there is none, or it says that all is well."""
+    if name is None:
+        return None
+    found = ErrorCode.__members__.get(name.upper())
+    if found is None:
+        close = ", ".join(_similar(name.upper(), ErrorCode.__members__))
+        raise TestKitError(f"there is no error {name!r}" + (f"; did you mean {close}?" if close else ""))
+    if found is ErrorCode.NONE:
+        raise TestKitError("NONE is no error")
+    return found
+
+
+def _similar(name: str, known: Collection[str]) -> list[str]:
+    from difflib import get_close_matches
+
+    return get_close_matches(name, list(known), n=3)
+
+
+def names_wanted(
+    topic: str | None, partition: int | None, group: str | None, transactional_id: str | None
+) -> dict[str, Any]:
+    """Those that are given, by kinds."""
+    given = {TOPIC: topic, PARTITION: partition, GROUP: group, TRANSACTIONAL_ID: transactional_id}
+    return {kind: value for kind, value in given.items() if value is not None}

@@ -7,6 +7,7 @@ with broker.faults.add(api="Produce", topic="orders", error="NOT_LEADER_OR_FOLLO
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -82,6 +83,8 @@ class Faults:
         partition: int | None = None,
         group: str | None = None,
         transactional_id: str | None = None,
+        listener: str | None = None,
+        directory: str | os.PathLike[str] | None = None,
         every: int = 1,
         probability: float = 1.0,
         seed: int = 0,
@@ -95,6 +98,9 @@ class Faults:
         never_respond: bool = False,
         throttle_ms: int | None = None,
         leader_moved: bool = False,
+        refuse_connection: bool = False,
+        fail_login: bool = False,
+        disk_error: str | None = None,
     ) -> Fault:
         """Adds a fault for the requests that all of the first ones describe; without `times` it lasts until
         it is removed. TestKitError, a ValueError: it could never fire.
@@ -110,10 +116,18 @@ class Faults:
         connection stays open. `throttle_ms`: the response says it, and the connection is not read for so
         long. `leader_moved`: NOT_LEADER_OR_FOLLOWER for requests that only leaders serve. `delay_ms` before
         the effect and `delay_after_ms` behind it may be added to any of these, or stand alone.
+
+        Not of requests are: `refuse_connection`: a new connection, at a `listener` if one is named, is reset.
+        `fail_login`: a client with SASL is refused, whatever its password, of a `principal` if one is named.
+        `disk_error="ENOSPC"` or `"EIO"`: what is written below a data `directory`, or to the partition of a
+        `topic`, fails, as on a full or a broken disk; with EIO what is read, too. `every`, `probability` and
+        `times` count operations of the disk then.
         """
         arguments = {name: value for name, value in locals().items() if name not in ("self", "version")}
         if version is not None:
             arguments["versions"] = version if isinstance(version, int) else list(version)
+        if directory is not None:
+            arguments["directory"] = os.fspath(directory)
         if predicate is None:
             del arguments["predicate"]
         return Fault(self._call, self._call("faults.add", arguments))

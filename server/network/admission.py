@@ -21,6 +21,7 @@ import asyncio
 import errno
 import logging
 import socket
+import struct
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -238,6 +239,8 @@ class Door(Protocol):
     """The connections of the broker; implemented by `server.network.connections.Connections`."""
 
     admission: Admission
+    refuses: Callable[[str, str], bool] | None
+    """Whether a connection to a listener from a host is refused; None: none is."""
 
     def connect(self, endpoint: Any, host: str) -> asyncio.BufferedProtocol:
         """A connection that was counted, from now on the connections' own."""
@@ -317,7 +320,11 @@ class Acceptor:
                     return
                 continue  # the client has gone meanwhile
             accepted.setblocking(False)
-            self._arrive(accepted, host_of(address))
+            host = host_of(address)
+            if self._door.refuses is not None and self._door.refuses(self._endpoint.name, host):
+                _reset(accepted)
+            else:
+                self._arrive(accepted, host)
 
     def _wait_for_the_system(self, error: OSError) -> None:
         logger.error("listener %s accepts nobody for a second: %s", self._endpoint.name, error)
@@ -394,6 +401,12 @@ class Acceptor:
     def _end_refusal(self, accepted: socket.socket) -> None:
         del self._refused[accepted]
         accepted.close()
+
+
+def _reset(accepted: socket.socket) -> None:
+    """Closes a connection so that its client sees that at once, whatever it has sent."""
+    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    accepted.close()
 
 
 def host_of(address: Any) -> str:

@@ -55,6 +55,8 @@ class Connections:
         """None until there is a quota; they stay when it is gone."""
         self.created: Counter[str] = Counter()
         """Connections that were let in since the start, by name of their listener."""
+        self.refuses: Callable[[str, str], bool] | None = None
+        """For the test kit: whether a new connection, to a listener from a host, is refused."""
         self._open: set[Connection] = set()
         self._room_watchers: list[Callable[[], None]] = []
 

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.server.test_kit.kit import TestKitError
 from odradek.server.test_kit.named import (
-    GROUP,
     KINDS,
     PARTITION,
     TOPIC,
     TOPIC_ID,
-    TRANSACTIONAL_ID,
     Named,
     Place,
     error_places,
@@ -53,40 +51,31 @@ class Action:
     """No effect and no response; the connection stays open."""
     throttle_ms: int | None = None
     """The response says so, and the connection is not read for so long."""
-    delay_ms: int = 0
+    delay_ms: int | None = None
     """Before the effect."""
-    delay_after_ms: int = 0
+    delay_after_ms: int | None = None
     """After the effect, before the response."""
 
     def told(self) -> dict[str, Any]:
         """What it does, by the names of the arguments."""
-        found = {name: value for name, value in vars(self).items() if value not in (None, False, 0)}
+        found = {name: value for name, value in vars(self).items() if is_given(value)}
         if self.error is not None:
             found["error"] = self.error.name
         return found
 
 
 @dataclass(kw_only=True, eq=False)
-class Rule:
-    """One fault of requests."""
+class Firing:
+    """How often a fault fires."""
 
     id: int
-    api_keys: frozenset[int]
-    api: str | None
-    action: Action
-    versions: Collection[int] | None = None
-    client_id: str | None = None
-    principal: str | None = None
-    names: Mapping[str, Any] = field(default_factory=dict)
-    """By `KINDS`."""
     every: int = 1
     probability: float = 1.0
     seed: int = 0
-    predicate: Predicate | None = None
     times: int | None = None
     """None: as often as it can."""
     seen: int = 0
-    """Requests that it was for."""
+    """Requests that it was for, or whatever else it is for."""
     fired: int = 0
 
     def __post_init__(self) -> None:
@@ -95,6 +84,46 @@ class Rule:
     @property
     def is_used_up(self) -> bool:
         return self.times is not None and self.fired >= self.times
+
+    def fires(self) -> bool:
+        """Counts what it is for; whether it fires."""
+        self.seen += 1
+        if self.is_used_up or self.seen % self.every:
+            return False
+        if self.probability < 1 and self._random.random() >= self.probability:
+            return False
+        self.fired += 1
+        return True
+
+    def about(self) -> dict[str, Any]:
+        """What it is for and does, by the names of the arguments."""
+        return {}
+
+    def told(self) -> dict[str, Any]:
+        """Itself, as JSON has it."""
+        found = {"id": self.id, **self.about()}
+        if self.times is not None:
+            found["times"] = self.times
+        if self.every > 1:
+            found["every"] = self.every
+        if self.probability < 1:
+            found |= {"probability": self.probability, "seed": self.seed}
+        return {**found, "seen": self.seen, "fired": self.fired}
+
+
+@dataclass(kw_only=True, eq=False)
+class Rule(Firing):
+    """A fault of requests."""
+
+    api_keys: frozenset[int]
+    api: str | None
+    action: Action
+    versions: Collection[int] | None = None
+    client_id: str | None = None
+    principal: str | None = None
+    names: Mapping[str, Any] = field(default_factory=dict)
+    """By `KINDS`."""
+    predicate: Predicate | None = None
 
     @property
     def is_about_parts(self) -> bool:
@@ -132,29 +161,14 @@ class Rule:
                 return False
         return True
 
-    def fires(self) -> bool:
-        """Counts a request that it is for; whether it fires."""
-        self.seen += 1
-        if self.is_used_up or self.seen % self.every:
-            return False
-        if self.probability < 1 and self._random.random() >= self.probability:
-            return False
-        self.fired += 1
-        return True
-
-    def told(self) -> dict[str, Any]:
-        """Itself, as JSON has it."""
-        found: dict[str, Any] = {"id": self.id, "api": self.api, **self.names, **self.action.told()}
-        for name in ("client_id", "principal", "times"):
+    def about(self) -> dict[str, Any]:
+        found: dict[str, Any] = {} if self.api is None else {"api": self.api}
+        for name in ("client_id", "principal"):
             if getattr(self, name) is not None:
                 found[name] = getattr(self, name)
         if self.versions is not None:
             found["versions"] = sorted(self.versions)
-        if self.every > 1:
-            found["every"] = self.every
-        if self.probability < 1:
-            found |= {"probability": self.probability, "seed": self.seed}
-        return {**found, "seen": self.seen, "fired": self.fired}
+        return {**found, **self.names, **self.action.told()}
 
 
 def _by_names(place: Place) -> set[str]:
@@ -162,6 +176,11 @@ def _by_names(place: Place) -> set[str]:
 
 
 # Making one
+
+
+def is_given(value: Any) -> bool:
+    """Whether an argument says something."""
+    return value is not None and value is not False
 
 
 def keys_of(api: str | None, served: Collection[int]) -> frozenset[int]:
@@ -233,9 +252,70 @@ def _similar(name: str, known: Collection[str]) -> list[str]:
     return get_close_matches(name, list(known), n=3)
 
 
-def names_wanted(
-    topic: str | None, partition: int | None, group: str | None, transactional_id: str | None
-) -> dict[str, Any]:
-    """Those that are given, by kinds."""
-    given = {TOPIC: topic, PARTITION: partition, GROUP: group, TRANSACTIONAL_ID: transactional_id}
-    return {kind: value for kind, value in given.items() if value is not None}
+OFTEN = ("every", "probability", "seed", "times")
+OTHER_KINDS = ("refuse_connection", "fail_login", "disk_error")
+ACTIONS = (
+    *("lose_response", "cut_response_after_bytes", "never_respond", "throttle_ms"),
+    *("delay_ms", "delay_after_ms"),
+)
+_NUMBERS = {
+    **dict.fromkeys(("every", "times"), 1),
+    **dict.fromkeys(("cut_response_after_bytes", "throttle_ms", "delay_ms", "delay_after_ms", PARTITION), 0),
+}
+"""The least of each."""
+_DEFAULTS = {"every": 1, "probability": 1.0, "seed": 0, "delay_ms": 0, "delay_after_ms": 0}
+_OF_REQUESTS = {
+    *("api", "versions", "client_id", "principal", *KINDS, "predicate", "error", "leader_moved", *ACTIONS)
+}
+_TAKEN = {
+    "api": _OF_REQUESTS,
+    "refuse_connection": {"refuse_connection", "listener"},
+    "fail_login": {"fail_login", "principal"},
+    "disk_error": {"disk_error", "directory", TOPIC, PARTITION},
+}
+"""The arguments that say what a fault is for and does, by its kind."""
+
+
+def check_numbers(given: Mapping[str, Any]) -> None:
+    """TestKitError: a number is none, or too small."""
+    for name, low in _NUMBERS.items():
+        value = given.get(name, low)
+        if not isinstance(value, int) or isinstance(value, bool) or value < low:
+            raise TestKitError(f"{name} is a number from {low} on, not {value!r}")
+    probability = given.get("probability", 1.0)
+    if not isinstance(probability, int | float) or not 0 < probability <= 1:
+        raise TestKitError(f"probability is more than 0 and at most 1, not {probability!r}")
+
+
+def check_arguments(kind: str, given: Mapping[str, Any]) -> None:
+    """TestKitError: a fault of this kind has no such argument."""
+    others = {name: value for name, value in given.items() if name not in _TAKEN[kind]}
+    wrong = [name for name, value in others.items() if value != _DEFAULTS.get(name)]
+    if not wrong:
+        return
+    if kind == "api":
+        known = ", ".join(sorted(_OF_REQUESTS - {"api"}))
+        raise TestKitError(f"a fault of requests has no {wrong[0]}; it has {known}")
+    raise TestKitError(f"{kind} cannot be combined with {wrong[0]}")
+
+
+def check_action(action: Action) -> None:
+    """TestKitError: it does nothing, or more than one thing."""
+    given = action.told()
+    kinds = [name for name in given if name not in ("delay_ms", "delay_after_ms")]
+    if not given:
+        raise TestKitError("a fault does something: give error, delay_ms, lose_response or another action")
+    if len(kinds) > 1:
+        raise TestKitError(f"a fault does one thing, not {' and '.join(kinds)}: add a fault for each")
+    if action.never_respond and action.delay_after_ms:
+        raise TestKitError("never_respond has no response that delay_after_ms could delay")
+
+
+def versions_of(given: Any) -> frozenset[int] | None:
+    """A number, or several."""
+    if given is None:
+        return None
+    found = [given] if isinstance(given, int) else list(given)
+    if not found or not all(isinstance(one, int) and not isinstance(one, bool) for one in found):
+        raise TestKitError(f"versions is a number or a list of numbers, not {given!r}")
+    return frozenset(found)

@@ -10,24 +10,41 @@ what it fetches. A client that has one is told that it is gone, as when a broker
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import HeldBack, Waiting
 from odradek.server.test_kit.fault_rules import (
+    ACTIONS,
     OF_LEADERS,
+    OFTEN,
+    OTHER_KINDS,
     Action,
+    Firing,
     Rule,
     able,
+    check_action,
+    check_arguments,
+    check_numbers,
     error_named,
+    is_given,
     keys_of,
-    names_wanted,
+    versions_of,
 )
 from odradek.server.test_kit.kit import TestKitError
-from odradek.server.test_kit.named import TOPIC, Named
+from odradek.server.test_kit.named import KINDS, PARTITION, TOPIC, Named
+from odradek.server.test_kit.other_faults import (
+    DISK_ERRORS,
+    ConnectionFault,
+    DiskFault,
+    LoginFault,
+    OtherFaults,
+)
 from odradek.server.test_kit.partial_errors import changed, refuse
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import FetchResponse
 from odradek.wire.schema import Array, Struct, fields_of
 
@@ -56,8 +73,10 @@ class Faults:
         self._kit = kit
         self._timers = kit.server.schedule.timers
         self._served = kit.server.connections.dispatcher.routes.api_keys()
-        self._rules: dict[int, Rule] = {}
-        self._used_up: dict[int, Rule] = {}
+        self._others = OtherFaults(kit.server, self._tell)
+        self._faults: dict[int, Firing] = {}
+        self._over: dict[int, Firing] = {}
+        """Those that are used up, or were ended."""
         self._last_id = 0
         self._cuts: dict[int, tuple[Any, int, RequestContext]] = {}
         """By identities of responses, which it has: so no other one has the same."""
@@ -67,6 +86,7 @@ class Faults:
 
     def close(self) -> None:
         """The broker stops."""
+        self._others.use(())
 
     # Operations
 
@@ -81,6 +101,8 @@ class Faults:
         partition: int | None = None,
         group: str | None = None,
         transactional_id: str | None = None,
+        listener: str | None = None,
+        directory: str | None = None,
         every: int = 1,
         probability: float = 1.0,
         seed: int = 0,
@@ -94,22 +116,33 @@ class Faults:
         never_respond: bool = False,
         throttle_ms: int | None = None,
         leader_moved: bool = False,
+        refuse_connection: bool = False,
+        fail_login: bool = False,
+        disk_error: str | None = None,
     ) -> int:
         """Id of a new fault. TestKitError: it could never fire."""
-        _check_number("every", every, 1)
-        _check_number("times", times, 1)
-        for name, value in (
-            ("delay_ms", delay_ms),
-            ("delay_after_ms", delay_after_ms),
-            ("cut_response_after_bytes", cut_response_after_bytes),
-            ("throttle_ms", throttle_ms),
-            ("partition", partition),
-        ):
-            _check_number(name, value, 0)
-        if not isinstance(probability, int | float) or not 0 < probability <= 1:
-            raise TestKitError(f"probability is more than 0 and at most 1, not {probability!r}")
-        keys = keys_of(api, self._served)
-        if leader_moved:
+        given = {name: value for name, value in locals().items() if name != "self" and is_given(value)}
+        for name in ("delay_ms", "delay_after_ms"):
+            if given[name] == 0:
+                del given[name]
+        check_numbers(given)
+        often = {name: given.pop(name) for name in OFTEN if name in given}
+        kinds = [name for name in OTHER_KINDS if name in given]
+        fault: Firing
+        if not kinds:
+            fault = self._of_requests(given, often)
+        else:
+            check_arguments(kinds[0], given)
+            fault = self._other(kinds[0], given, often)
+        self._last_id = fault.id
+        self._faults[fault.id] = fault
+        self._follow()
+        return fault.id
+
+    def _of_requests(self, given: dict[str, Any], often: dict[str, Any]) -> Rule:
+        check_arguments("api", given)
+        keys, error = keys_of(given.get("api"), self._served), given.get("error")
+        if given.get("leader_moved"):
             if error is not None:
                 raise TestKitError("leader_moved is an error by itself: leave error out")
             error = "NOT_LEADER_OR_FOLLOWER"
@@ -118,72 +151,102 @@ class Faults:
                 raise TestKitError(f"leader_moved is for {', '.join(OF_LEADERS)}")
         action = Action(
             error=error_named(error),
-            lose_response=lose_response,
-            cut_response_after_bytes=cut_response_after_bytes,
-            never_respond=never_respond,
-            throttle_ms=throttle_ms,
-            delay_ms=delay_ms,
-            delay_after_ms=delay_after_ms,
+            **{name: given[name] for name in ACTIONS if name in given},
         )
-        _check_action(action)
-        names, wanted_versions = names_wanted(topic, partition, group, transactional_id), _versions(versions)
+        check_action(action)
+        names = {kind: given[kind] for kind in KINDS if kind in given}
+        versions = versions_of(given.get("versions"))
         apis = [self._kit.interposing.api(key) for key in sorted(keys)]
-        self._last_id += 1
-        rule = self._rules[self._last_id] = Rule(
-            id=self._last_id,
-            api_keys=able(apis, action, names, wanted_versions),
-            api=api,
+        return Rule(
+            id=self._last_id + 1,
+            api_keys=able(apis, action, names, versions),
+            api=given.get("api"),
             action=action,
-            versions=wanted_versions,
-            client_id=client_id,
-            principal=principal,
+            versions=versions,
+            client_id=given.get("client_id"),
+            principal=given.get("principal"),
             names=names,
-            every=every,
-            probability=probability,
-            seed=seed,
-            predicate=predicate,
-            times=times,
+            predicate=given.get("predicate"),
+            **often,
         )
-        self._interpose()
-        return rule.id
+
+    def _other(self, kind: str, given: dict[str, Any], often: dict[str, Any]) -> Firing:
+        number = self._last_id + 1
+        if kind == "refuse_connection":
+            known = [one.name for one in self._kit.server.listeners]
+            if given.get("listener", known[0]) not in known:
+                raise TestKitError(
+                    f"there is no listener {given['listener']!r}; there are {', '.join(known)}"
+                )
+            return ConnectionFault(id=number, listener=given.get("listener"), **often)
+        if kind == "fail_login":
+            if not self._others.login_listeners:
+                raise TestKitError("no listener has SASL, so no login could fail")
+            return LoginFault(id=number, principal=given.get("principal"), **often)
+        error = given["disk_error"]
+        if error not in DISK_ERRORS:
+            raise TestKitError(f"disk_error is {' or '.join(DISK_ERRORS)}, not {error!r}")
+        shown = {name: given[name] for name in ("directory", TOPIC, PARTITION) if name in given}
+        directory = self._directory(shown)
+        return DiskFault(id=number, error=error, directory=directory, shown=shown, **often)
+
+    def _directory(self, given: Mapping[str, Any]) -> str:
+        """The directory that a fault of a disk is about."""
+        store = self._kit.server.store
+        if "directory" in given:
+            known = {os.path.realpath(path): path for path in store.directories}
+            path = str(os.path.realpath(given["directory"]))
+            if path not in known:
+                raise TestKitError(
+                    f"{given['directory']!r} is no data directory of this broker; there are "
+                    f"{', '.join(known.values())}"
+                )
+            return path
+        if TOPIC not in given or PARTITION not in given:
+            raise TestKitError("disk_error needs a directory, or a topic and a partition")
+        try:
+            partition = store.get(given[TOPIC], given[PARTITION])
+        except KafkaError as error:
+            raise TestKitError(str(error)) from None
+        if partition is None:
+            raise TestKitError(f"this broker has no partition {given[TOPIC]}-{given[PARTITION]}")
+        return os.path.realpath(partition.directory)
 
     async def all(self) -> list[dict[str, Any]]:
-        """All faults that were added and not removed, also those that are used up."""
-        return [rule.told() for rule in (*self._used_up.values(), *self._rules.values())]
+        """All faults that were added and not removed, also those that are over."""
+        return [fault.told() for fault in (*self._over.values(), *self._faults.values())]
 
     async def one(self, id: Any) -> dict[str, Any]:
         """One of them. TestKitError: there is none of this id."""
-        return self._rule(id).told()
+        return self._fault(id).told()
 
     async def end(self, id: int) -> None:
-        """No more requests for it; what it has done can still be asked. Harmless a second time."""
-        rule = self._rules.pop(id, None)
-        if rule is not None:
-            self._used_up[id] = rule
-            self._interpose()
+        """It fires no more; what it has done can still be asked. Harmless a second time."""
+        fault = self._faults.pop(id, None)
+        if fault is not None:
+            self._over[id] = fault
+            self._follow()
 
     async def remove(self, id: Any = None) -> int:
         """Removes one, without an id all; how many there were. TestKitError: there is none of this id."""
         if id is None:
-            count = len(self._rules) + len(self._used_up)
-            self._rules.clear()
-            self._used_up.clear()
+            count = len(self._faults) + len(self._over)
+            self._faults.clear()
+            self._over.clear()
         else:
-            number = self._rule(id).id
-            self._rules.pop(number, None)
-            self._used_up.pop(number, None)
+            number = self._fault(id).id
+            self._faults.pop(number, None)
+            self._over.pop(number, None)
             count = 1
-        self._interpose()
+        self._follow()
         return count
 
     async def wait(self, id: Any, count: int = 1, timeout: float = 30.0) -> int:
         """How often it has fired, once that is `count`. TestKitError: not within `timeout` seconds."""
-        import asyncio
-
-        rule = self._rule(id)
-        if rule.fired < count:
+        fault = self._fault(id)
+        if fault.fired < count:
             fired = asyncio.Event()
-            waiting = self._waiting.setdefault(rule.id, [])
+            waiting = self._waiting.setdefault(fault.id, [])
             entry = (count, fired.set)
             waiting.append(entry)
             try:
@@ -191,23 +254,38 @@ class Faults:
             except TimeoutError:
                 raise TestKitError(
                     f"waited {timeout:g} s for a fault to fire {_times(count)}: it fired "
-                    f"{_times(rule.fired)}, at {rule.seen} requests that it is for"
+                    f"{_times(fault.fired)}, and could have {_times(fault.seen)}"
                 ) from None
             finally:
-                if entry in waiting:
-                    waiting.remove(entry)
-        return rule.fired
+                waiting.remove(entry)
+        return fault.fired
 
-    def _rule(self, id: Any) -> Rule:
+    def _fault(self, id: Any) -> Firing:
         number = int(id) if isinstance(id, str) and id.isdecimal() else id
-        rule = self._rules.get(number) or self._used_up.get(number)
-        if rule is None:
+        fault = self._faults.get(number) or self._over.get(number)
+        if fault is None:
             raise TestKitError(f"there is no fault {id!r}")
-        return rule
+        return fault
 
-    def _interpose(self) -> None:
-        keys = {key for rule in self._rules.values() for key in rule.api_keys}
+    def _follow(self) -> None:
+        """Puts the faults that there are now where they belong."""
+        keys = {key for rule in self._rules() for key in rule.api_keys}
         self._kit.interposing.put(self, keys | {key for key, count in self._cutting.items() if count})
+        self._others.use([fault for fault in self._faults.values() if not isinstance(fault, Rule)])
+
+    def _rules(self) -> list[Rule]:
+        return [fault for fault in self._faults.values() if isinstance(fault, Rule)]
+
+    def _tell(self, fault: Firing) -> None:
+        """It has fired."""
+        for count, tell in self._waiting.get(fault.id, ()):
+            if fault.fired >= count:
+                tell()
+        if fault.is_used_up:
+            self._faults.pop(fault.id, None)
+            self._over[fault.id] = fault
+            # Not from within what it is about.
+            self._timers.after(0, self._follow)
 
     # Requests
 
@@ -231,17 +309,7 @@ class Faults:
         return proceed(request, context)
 
     def _of(self, api_key: int) -> list[Rule]:
-        return [rule for rule in self._rules.values() if api_key in rule.api_keys]
-
-    def _tell(self, rule: Rule) -> None:
-        """It has fired."""
-        for count, tell in self._waiting.get(rule.id, ()):
-            if rule.fired >= count:
-                tell()
-        if rule.is_used_up:
-            self._used_up[rule.id] = self._rules.pop(rule.id)
-            # Not from within a request of the API.
-            self._timers.after(0, self._interpose)
+        return [rule for rule in self._rules() if api_key in rule.api_keys]
 
     def _carry_out(
         self,
@@ -337,7 +405,7 @@ class Faults:
 
     def _cut_is_over(self, api_key: int) -> None:
         self._cutting[api_key] -= 1
-        self._timers.after(0, self._interpose)
+        self._timers.after(0, self._follow)
 
     def sent(self, response: Any, parts: list[Any], size_bytes: int) -> tuple[list[Any], int]:
         """See `Interposer`."""
@@ -349,33 +417,6 @@ class Faults:
         context.connection.close(f"a fault cuts a response after {kept_bytes} of {size_bytes} bytes")
         kept = _first_bytes(parts, kept_bytes)
         return kept, sum(len(part) for part in kept)
-
-
-def _check_number(name: str, value: Any, low: int) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < low):
-        raise TestKitError(f"{name} is a number from {low} on, not {value!r}")
-
-
-def _check_action(action: Action) -> None:
-    """TestKitError: it does nothing, or more than one thing."""
-    given = action.told()
-    kinds = [name for name in given if name not in ("delay_ms", "delay_after_ms")]
-    if not given:
-        raise TestKitError("a fault does something: give error, delay_ms, lose_response or another action")
-    if len(kinds) > 1:
-        raise TestKitError(f"a fault does one thing, not {' and '.join(kinds)}: add a fault for each")
-    if action.never_respond and action.delay_after_ms:
-        raise TestKitError("never_respond has no response that delay_after_ms could delay")
-
-
-def _versions(given: Any) -> frozenset[int] | None:
-    """A number, or several."""
-    if given is None:
-        return None
-    found = [given] if isinstance(given, int) else list(given)
-    if not found or not all(isinstance(one, int) and not isinstance(one, bool) for one in found):
-        raise TestKitError(f"versions is a number or a list of numbers, not {given!r}")
-    return frozenset(found)
 
 
 def _times(count: int) -> str:

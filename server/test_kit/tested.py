@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from odradek.server.background.schedule import Schedule
     from odradek.server.coordination.coordinators import Coordinators
     from odradek.server.network.connections import Connections
+    from odradek.server.network.listeners import Listener
     from odradek.storage.directories.store import LogStore
 
 
@@ -18,6 +19,8 @@ class Tested(Protocol):
 
     config: BrokerConfig
 
+    @property
+    def listeners(self) -> list[Listener]: ...
     @property
     def store(self) -> LogStore: ...
     @property

@@ -122,14 +122,23 @@ class Settings:
     """`sasl.server.max.receive.size`"""
 
 
+CheckLogin = Callable[[str, str], None]
+"""Of a mechanism and a principal: raises AuthenticationFailed."""
 Action = Callable[["Exchange", RequestHeader, bytes, int, int], Effect]
 
 
 class Exchange:
     """The exchange of one connection."""
 
-    def __init__(self, settings: Settings, versions: Versions) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        versions: Versions,
+        check_login: Callable[[], CheckLogin | None] = lambda: None,
+    ) -> None:
+        """`check_login` returns what may refuse a client whose credentials are right."""
         self.state = State.FIRST
+        self._check_login = check_login
         self._settings = settings
         self._versions = versions
         self._server: MechanismServer | None = None
@@ -265,6 +274,9 @@ class Exchange:
                 f"{shown(principal)} in place of {shown(self._principal)}",
                 f"The connection belongs to {self._principal} and cannot become one of {principal}.",
             )
+        check = self._check_login()
+        if check is not None:
+            check(self._mechanism, principal)
         lifetime_ms = self._lifetime_ms(login, now_ms)
         self._has_end = lifetime_ms is not None
         is_again, self._principal = bool(self._principal), principal

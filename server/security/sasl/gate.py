@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from odradek.server.network._pipeline import BUFFER_BYTES, monotonic_ms
 from odradek.server.security.sasl.exchange import (
     Authenticated,
+    CheckLogin,
     Close,
     Compute,
     Effect,
@@ -54,6 +55,8 @@ class SaslListener:
     timers: Timers
     now_ms: Callable[[], int]
     workers: WorkQueues
+    check_login: CheckLogin | None = None
+    """For the test kit."""
     successes: int = 0
     """Clients that have authenticated since the start; once each."""
     failures: int = 0
@@ -72,7 +75,9 @@ class Gate:
     def __init__(self, connection: Connection, listener: SaslListener) -> None:
         self._connection = connection
         self._listener = listener
-        self._exchange = Exchange(listener.settings, listener.new_versions(connection))
+        self._exchange = Exchange(
+            listener.settings, listener.new_versions(connection), lambda: listener.check_login
+        )
         self._is_closing = self._is_waiting = False
         self._shut()
 

@@ -5,7 +5,8 @@ Tests that are marked `nightly` are left out unless ODRADEK_NIGHTLY is set or `-
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -18,6 +19,8 @@ from compat_tests import reference  # noqa: E402
 from compat_tests.brokers import ApacheBroker, OdradekBroker, TestBroker  # noqa: E402
 
 hear_interrupts()
+LOG_SHOWN = 6_000
+"""Characters of the log of a node, its last ones."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -26,6 +29,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     long = [item for item in items if item.get_closest_marker("nightly")]
     config.hook.pytest_deselected(items=long)
     items[:] = [item for item in items if item not in long]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure shows what the nodes of ours said that run: many tests share them."""
+    report = yield
+    quorum = sys.modules.get("compat_tests.quorum")
+    if report.failed and quorum is not None:
+        for node in sorted(quorum.ENTERED, key=lambda one: int(one.node_id)):
+            report.sections.append((f"end of the log of node {node.node_id}", node.log[-LOG_SHOWN:]))
+    return report
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -240,6 +240,10 @@ class KafkaMember(reference.Kafka):
         self._format_directories(config, ["--no-initial-controllers"], self._controllers.cluster_id)
 
 
+ENTERED: set[OdradekMember] = set()
+"""The nodes of ours that run now. A test that fails shows their logs."""
+
+
 class OdradekMember:
     """A node of ours that `controllers` control, started as its user does: from a server.properties. `prefix`
     and `parent` are as in `reference.Kafka`."""
@@ -286,10 +290,12 @@ class OdradekMember:
         return self._child.log.read_text() if self._child.log.exists() else ""
 
     def __enter__(self) -> OdradekMember:
+        ENTERED.add(self)
         self.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: object) -> None:
+        ENTERED.discard(self)
         if self.controllers.are_shared and error is None:
             self.stop()
         else:

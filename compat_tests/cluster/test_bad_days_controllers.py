@@ -155,8 +155,7 @@ def test_a_move_while_no_controller_answers_is_told_when_they_are_back(
 def test_a_node_ends_whose_failed_directory_no_controller_learns_of_in_time(
     controllers: Controllers, disk: FailingDisk, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its partitions would stay without a leader (`log.dir.failure.timeout.ms`). The last test of the file:
-    the controllers stay away."""
+    """Its partitions would stay without a leader (`log.dir.failure.timeout.ms`)."""
     caplog.set_level(logging.INFO, logger="odradek")
     properties = {**QUICK, "log.dir.failure.timeout.ms": "2000"}
     with Inside(controllers, FAILING, tmp_path, directories=2, properties=properties) as node:
@@ -171,3 +170,4 @@ def test_a_node_ends_whose_failed_directory_no_controller_learns_of_in_time(
         side.close()
         disk.failures.clear()
     assert len(logged(caplog, *line)) == 1
+    controllers.start()

@@ -18,6 +18,7 @@ from compat_tests.differential.test_client_quotas import CONNECTED, alter_quotas
 from odradek.embedding.embedded import Broker
 from odradek.wire.frames import request_frame
 from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.schema import Message
 
 PLACES = 3
 RATE = 5
@@ -102,6 +103,17 @@ def test_connections_beyond_the_rate_of_their_address_are_closed(
         # rate allows more of them.
         allowed = RATE * (1 + int(time.monotonic() - began))
         assert RATE <= answers.count(True) <= allowed, side.name
+        free = alter_quotas(quota_entry([("ip", "127.0.0.1")], (CONNECTED, None)))
+        wait_until(lambda: is_done(side, free), f"{side.name} lets clients in again")  # noqa: B023
+
+
+def is_done(side: Side, request: Message) -> bool:
+    """Whether the broker takes the request: it may refuse the connection for a while."""
+    try:
+        return [one.error_code for one in side.ask(request, 1).entries] == [0]
+    except (OSError, EOFError):
+        side.close()
+        return False
 
 
 def served_and_closed(connection: socket.socket) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from odradek.apis.replicas import FetchingReplica
     from odradek.coordinator.cluster.view import ClusterView, PartitionView
     from odradek.coordinator.replication.replication_quota import ReplicationQuota
-    from odradek.server.network.timers import Timers
+    from odradek.server.network.timers import Timer, Timers
     from odradek.storage.directories.store import LogStore
     from odradek.storage.log.partition import Partition
 
@@ -361,6 +361,7 @@ class Altering:
         current_view: Callable[[], ClusterView],
         ask: Ask,
         timers: Timers,
+        clock_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         self.tell: Callable[[AlterIsr, AlteredIsr | ErrorCode], None] = lambda change, result: None
         self._node_id = node_id
@@ -368,7 +369,9 @@ class Altering:
         self._current_view = current_view
         self._ask = ask
         self._timers = timers
+        self._clock_ms = clock_ms
         self._queue = AlterPartitionQueue()
+        self._timer: Timer | None = None
 
     def submit(self, change: AlterIsr) -> None:
         """Goes at once, or with the next request."""
@@ -380,22 +383,29 @@ class Altering:
         self._queue.forget(key)
 
     def _send(self) -> None:
-        changes = self._queue.next_request(monotonic_ms())
+        now_ms = self._clock_ms()
+        changes = self._queue.next_request(now_ms)
         if changes is not None:
             self._ask(self._request(changes), partial(self._answered, changes))
+            return
+        wake_at_ms = self._queue.wake_at_ms
+        if wake_at_ms is not None and self._timer is None:
+            # A timer may come within the millisecond before it is due: then this waits for the rest.
+            self._timer = self._timers.after(max(wake_at_ms - now_ms, 1), self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._send()
 
     def _answered(self, changes: AlterPartitionRequest, response: Any) -> None:
         if response is None or response.error_code:
             if response is not None:
                 logger.warning("no ISR was changed: %s", ErrorCode(response.error_code).name)
-            self._queue.failed(changes, monotonic_ms())
+            self._queue.failed(changes, self._clock_ms())
         else:
             for change, result in self._queue.answered(changes, self._results(response)):
                 self.tell(change, result)
         self._send()
-        wake_at_ms = self._queue.wake_at_ms
-        if wake_at_ms is not None:
-            self._timers.after(wake_at_ms - monotonic_ms(), self._send)
 
     def _request(self, changes: AlterPartitionRequest) -> wire.AlterPartitionRequest:
         topics: dict[bytes, wire.TopicData] = {}

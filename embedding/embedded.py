@@ -32,13 +32,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from odradek.embedding.defaults import EMBEDDED_OPTIONS
-from odradek.embedding.kit_calls import KitSocket
+from odradek.embedding.kit_calls import KitSocket, Tested
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
 from odradek.server.process.child_python import child_environment
 from odradek.server.process.main_loop import LIFELINE_VARIABLE, new_event_loop
 
 if TYPE_CHECKING:
-    from odradek.embedding.faults import Faults
     from odradek.server.broker import BrokerServer
     from odradek.server.metrics.broker_metrics import BrokerMetrics
 
@@ -64,7 +63,7 @@ class _Form(Protocol):
     def call(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None) -> Any: ...
 
 
-class Broker:
+class Broker(Tested):
     """A running broker as a context manager; `start` and `stop` do the same by hand.
 
     `process` means a child process instead of a thread; only a process can be killed. `workers` are as many
@@ -143,16 +142,7 @@ class Broker:
             raise RuntimeError("the metrics of a broker in its own process are not read from here")
         return self._form.metrics()
 
-    @property
-    def faults(self) -> Faults:
-        """Faults of requests: `broker.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER", times=2)`."""
-        from odradek.embedding.faults import Faults
-
-        return Faults(self.call_kit)
-
     def call_kit(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None = None) -> Any:
-        """The result of an operation of the test kit (`server/test_kit/kit.py`); people use the attributes
-        above. TestKitError: it is refused. RuntimeError: the broker does not run."""
         if not self.is_running:
             raise RuntimeError("the broker does not run")
         return self._form.call(operation, arguments, timeout_s)

@@ -35,6 +35,7 @@ from odradek.embedding.apache_kafka import CONTROLLER_JVM, KafkaPrograms, find_k
 from odradek.embedding.cluster_files import HOST, ClusterFiles
 from odradek.embedding.cluster_processes import ChildProcess, wait_until_ready
 from odradek.embedding.defaults import EMBEDDED_OPTIONS
+from odradek.embedding.kit_calls import KitSocket, Tested
 from odradek.embedding.links import Cut, Links
 from odradek.server.process.child_python import child_environment
 from odradek.wire.errors import MalformedMessage
@@ -170,6 +171,8 @@ class Cluster:
         else:
             self._kill()
             self._temporary.cleanup()
+        for node in self.nodes:
+            node.kit.close()
 
     def heal(self) -> None:
         """Undoes every `partition_from`."""
@@ -241,8 +244,9 @@ class Cluster:
         self._links.close()
 
     def _node(self, node_id: int, port: int) -> Node:
-        process = self._process("node", node_id)
-        return Node(self, node_id, process, port, self._files.data_of(node_id))
+        kit = KitSocket()
+        process = self._process("node", node_id, "--set", "=".join(kit.option))
+        return Node(self, node_id, process, port, self._files.data_of(node_id), kit)
 
     def _controller(self, node_id: int, port: int) -> Controller:
         if not self._with_kafka:
@@ -251,9 +255,9 @@ class Cluster:
         process = ChildProcess(f"controller {node_id}", [], self._files.folder_of(node_id) / "log")
         return Controller(self, node_id, process, port)
 
-    def _process(self, kind: str, node_id: int) -> ChildProcess:
+    def _process(self, kind: str, node_id: int, *more: str) -> ChildProcess:
         command = [sys.executable, "-m", "odradek", "serve", str(self._files.config_of(node_id))]
-        command += ["--cluster-id", self.cluster_id]
+        command += ["--cluster-id", self.cluster_id, *more]
         log = self._files.folder_of(node_id) / "log"
         return ChildProcess(f"{kind} {node_id}", command, log, child_environment())
 
@@ -357,15 +361,22 @@ class _Member:
         return f"<{type(self).__name__} {self.node_id} of odradek.Cluster, {state}>"
 
 
-class Node(_Member):
+class Node(_Member, Tested):
     """A node of ours. `data_dir` has its logs, `port` is for clients."""
 
     def __init__(
-        self, cluster: Cluster, node_id: int, process: ChildProcess, port: int, data_dir: Path
+        self,
+        cluster: Cluster,
+        node_id: int,
+        process: ChildProcess,
+        port: int,
+        data_dir: Path,
+        kit: KitSocket,
     ) -> None:
         super().__init__(cluster, node_id, process)
         self.port = port
         self.data_dir = data_dir
+        self.kit = kit
 
     @property
     def bootstrap_servers(self) -> str:
@@ -374,6 +385,11 @@ class Node(_Member):
 
     def is_ready(self) -> bool:
         return READY_MARK in self.process.said()
+
+    def call_kit(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None = None) -> Any:
+        if not self.is_running:
+            raise RuntimeError(f"node {self.node_id} does not run")
+        return self.kit.call(operation, arguments, timeout_s)
 
 
 class Controller(_Member):

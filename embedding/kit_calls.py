@@ -1,4 +1,4 @@
-"""Calls to the test kit of a broker in a child process, over its socket of the file system."""
+"""The test kit of a broker, and calls to that of a child process over a socket of the file system."""
 
 from __future__ import annotations
 
@@ -8,10 +8,29 @@ import socket
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.config.broker_config import TEST_API_LISTEN, UNIX
 from odradek.server.test_kit.kit import TestKitError
+
+if TYPE_CHECKING:
+    from odradek.embedding.faults import Faults
+
+
+class Tested:
+    """A broker or a node that has a test kit."""
+
+    def call_kit(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None = None) -> Any:
+        """The result of an operation of the test kit (`server/test_kit/kit.py`); people use the attributes
+        below. TestKitError, a ValueError: it is refused. RuntimeError: the broker does not run."""
+        raise NotImplementedError
+
+    @property
+    def faults(self) -> Faults:
+        """Faults on command: `broker.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER", times=2)`."""
+        from odradek.embedding.faults import Faults
+
+        return Faults(self.call_kit)
 
 
 class KitSocket:
@@ -28,7 +47,7 @@ class KitSocket:
         return TEST_API_LISTEN, f"{UNIX}{self._path}"
 
     def call(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None = None) -> Any:
-        """As `TestKit.call`; ConnectionError and TimeoutError when the broker does not answer."""
+        """Result as of `TestKit.call`; ConnectionError and TimeoutError when the broker does not answer."""
         part, _, name = operation.partition(".")
         try:
             body = json.dumps(dict(arguments))

@@ -238,7 +238,7 @@ class BrokerServer:
 
     @property
     def test_kit(self) -> TestKit:
-        """What a test may do to this broker; made when it is first asked for."""
+        """Operations of tests on this broker; made when it is first asked for."""
         if self._test_kit is None:
             from odradek.server.test_kit.kit import TestKit
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 REQUEST_BYTES_MAX = 8 * 1024
-"""Of a request without its body."""
+"""Limit of a request without its body."""
 REQUEST_SECONDS_MAX = 5.0
 """For a whole request, and for a whole response to be taken."""
 IDLE_SECONDS_MAX = 60.0

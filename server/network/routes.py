@@ -59,7 +59,7 @@ class Routes:
         return route
 
     def api_keys(self) -> list[int]:
-        """Of all APIs that are served."""
+        """Keys of all APIs that are served."""
         return list(self._apis)
 
     def interpose(self, api_key: int, make: Callable[[Served], Served] | None) -> None:

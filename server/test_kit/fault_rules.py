@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from odradek.apis.declaration import AnyApi
 
 Predicate = Callable[[Any, "RequestContext"], object]
-"""Of a decoded request: whether the fault is for it."""
+"""Takes a decoded request and its context; whether the fault is for it."""
 
 OF_LEADERS = ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "DeleteRecords")
 """Requests that a broker refuses where it does not lead."""
@@ -39,7 +39,7 @@ OF_LEADERS = ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "Delete
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """What happens to a request. Exactly one of the first six, or delays alone."""
+    """Fate of a request: exactly one of the first five, or delays alone."""
 
     error: ErrorCode | None = None
     """The response says it, and there is no effect."""
@@ -57,7 +57,7 @@ class Action:
     """After the effect, before the response."""
 
     def told(self) -> dict[str, Any]:
-        """What it does, by the names of the arguments."""
+        """Itself, by the names of the arguments."""
         found = {name: value for name, value in vars(self).items() if is_given(value)}
         if self.error is not None:
             found["error"] = self.error.name
@@ -96,7 +96,7 @@ class Firing:
         return True
 
     def about(self) -> dict[str, Any]:
-        """What it is for and does, by the names of the arguments."""
+        """Requests that it is for, and their fate, by the names of the arguments."""
         return {}
 
     def told(self) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class Rule(Firing):
     def found_in(
         self, request: Any, context: RequestContext, topic_names: Mapping[bytes, str]
     ) -> list[Named] | None:
-        """What of the request the fault is about; None: it is not for this request."""
+        """Parts of the request that the fault is about; None: it is not for this request."""
         if self.versions is not None and context.api_version not in self.versions:
             return None
         if self.client_id is not None and context.client_id != self.client_id:

@@ -76,7 +76,7 @@ class Faults:
         self._others = OtherFaults(kit.server, self._tell)
         self._faults: dict[int, Firing] = {}
         self._over: dict[int, Firing] = {}
-        """Those that are used up, or were ended."""
+        """Faults that are used up, or were ended."""
         self._last_id = 0
         self._cuts: dict[int, tuple[Any, int, RequestContext]] = {}
         """By identities of responses, which it has: so no other one has the same."""
@@ -221,7 +221,7 @@ class Faults:
         return self._fault(id).told()
 
     async def end(self, id: int) -> None:
-        """It fires no more; what it has done can still be asked. Harmless a second time."""
+        """Ends it; how often it has fired can still be asked. Harmless a second time."""
         fault = self._faults.pop(id, None)
         if fault is not None:
             self._over[id] = fault
@@ -277,7 +277,7 @@ class Faults:
         return [fault for fault in self._faults.values() if isinstance(fault, Rule)]
 
     def _tell(self, fault: Firing) -> None:
-        """It has fired."""
+        """Tells those who wait that it has fired."""
         for count, tell in self._waiting.get(fault.id, ()):
             if fault.fired >= count:
                 tell()
@@ -336,7 +336,7 @@ class Faults:
         return self._later(action.delay_ms, act)
 
     def _later(self, delay_ms: int, act: Callable[[], Any]) -> Waiting:
-        """What `act` returns, after a while."""
+        """Response of `act`, which is called after a while."""
 
         def go_on() -> None:
             response = act()
@@ -350,7 +350,7 @@ class Faults:
         return held
 
     def _after(self, action: Action, response: Any, context: RequestContext) -> Any:
-        """What happens to a response."""
+        """Carries out the part of an action that comes behind the effect."""
         connection: Any = context.connection
         if action.throttle_ms is not None:
 

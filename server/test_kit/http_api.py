@@ -39,7 +39,7 @@ class HttpApi:
         )
 
     async def open(self, host: str, port: int, bound: Sequence[socket.socket] = ()) -> int:
-        """As that of `HttpServer`."""
+        """Opens it, as `HttpServer.open`."""
         return await self._http.open(host, port, bound)
 
     async def close(self) -> None:

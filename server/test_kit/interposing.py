@@ -33,7 +33,7 @@ class Interposer(Protocol):
 
 
 class Interposing:
-    """Who is interposed at which APIs."""
+    """Interposers, and the APIs at which each of them is."""
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
@@ -44,7 +44,7 @@ class Interposing:
         return self._routes.served(api_key).api
 
     def put(self, interposer: Interposer, api_keys: Collection[int]) -> None:
-        """It sees requests of these APIs from now on, and of no others. The first one that was ever put is
+        """Lets it see requests of these APIs from now on, and of no others. The first one that was put is
         the first to see a request."""
         before = self._at.get(interposer, frozenset())
         self._at[interposer] = now = frozenset(api_keys)

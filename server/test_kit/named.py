@@ -1,9 +1,8 @@
-"""What a request names (topics, partitions, groups, transactional ids), and where a response has the error
-code of each of these.
+"""Names in requests (of topics, partitions, groups, transactional ids), and the places in responses that have
+the error codes of these.
 
 Both follow from the declarations of the messages: a field means what its name says in the list that it is in.
-`tests/server/test_kit_named.py` compares the meanings with those that Kafka's own definitions give their
-fields (`entityType`).
+`docs/testing-apis.md` is the table of all of them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from odradek.wire.schema import (
 TOPIC, TOPIC_ID, PARTITION = "topic", "topic_id", "partition"
 GROUP, TRANSACTIONAL_ID = "group", "transactional_id"
 KEY, RESOURCE = "key", "resource"
-"""What FindCoordinator looks for, and what has configurations: by these the response names it."""
+"""Key of FindCoordinator, and resource with configurations: responses name them so."""
 KINDS = (TOPIC, PARTITION, GROUP, TRANSACTIONAL_ID)
 """By which a fault chooses."""
 
@@ -184,7 +183,7 @@ def _key_of(struct: Any, kind: str, item: Any) -> dict[str, Any]:
 
 
 def _values_of(message: type[Message], struct: Any, lists: tuple[str, ...]) -> dict[str, Any]:
-    """What the single fields of a struct name."""
+    """Values of the single fields of a struct that name something."""
     found: dict[str, Any] = {}
     for field in fields_of(type(struct)):
         kind = None if isinstance(field.type, Array) else meaning_of(message, lists, field)

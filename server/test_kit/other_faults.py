@@ -67,7 +67,7 @@ class DiskFault(Firing):
 
 
 class OtherFaults:
-    """Those of one broker."""
+    """Faults of one broker that are not of requests."""
 
     def __init__(self, server: Tested, fired: Fired) -> None:
         self._server = server
@@ -171,7 +171,7 @@ class _FaultyFile(OsFile):
     __slots__ = ()
 
     judges: ClassVar[list[Callable[[str, bool], None]]] = []
-    """Of each broker of this process that has a fault."""
+    """Judges of each broker of this process that has a fault."""
 
     def _judge(self, *, is_read: bool) -> None:
         path = _path_of(self._descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import socket
 import urllib.error
 import urllib.request
@@ -23,6 +24,8 @@ from odradek.server.test_kit.named import (
     kinds_named,
     named_in,
 )
+from odradek.server.test_kit.page import page
+from odradek.server.test_kit.partial_errors import READS
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import api_name
 from odradek.wire.records import Record, build_batch
@@ -329,6 +332,17 @@ def test_a_request_without_an_answer_is_cut_off_as_well(broker, names):
 # What is refused
 
 
+def test_the_page_of_all_apis_is_as_it_is_made():
+    root = pathlib.Path(__file__).parents[2]
+    assert (root / "docs/testing-apis.md").read_text() == page(), (
+        "run: python -m odradek.server.test_kit.page > docs/testing-apis.md"
+    )
+
+
+def test_each_api_that_only_reads_is_one_that_is_served():
+    assert {api_name(key) for key in MODULES} >= READS
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -404,11 +418,16 @@ def test_a_broker_of_its_own_process_has_faults_too(tmp_path):
             tested.faults.add("Metadata", error="BROKER_NOT_AVAILABLE", predicate=lambda *_: True)
 
 
-def test_without_a_fault_a_route_is_as_it_was(broker, names):
-    routes = broker._form._server.connections.dispatcher.routes
+def test_requests_are_remembered_but_for_the_time_of_a_fault(broker, names):
+    def remembered(client):
+        before = broker.metrics()["Produce", 13].remembered
+        for _ in range(3):
+            client.ask(request_of(declared(0), 13, names), 13)
+        return broker.metrics()["Produce", 13].remembered - before
+
     produce(broker, names, 0)
-    (route,) = [one for one in routes.found.values() if one.name == "ProduceRequest v13"]
-    before = route.handle
-    with broker.faults.add("Produce", delay_ms=1, times=1):
-        assert route.handle is not before
-    assert route.handle is before
+    with RawClient(broker.port) as client:
+        assert remembered(client) > 0
+        with broker.faults.add("Produce", topic="another", error="KAFKA_STORAGE_ERROR"):
+            assert remembered(client) == 0
+        assert remembered(client) > 0

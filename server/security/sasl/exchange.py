@@ -123,7 +123,7 @@ class Settings:
 
 
 CheckLogin = Callable[[str, str], None]
-"""Of a mechanism and a principal: raises AuthenticationFailed."""
+"""Takes a mechanism and a principal. Raises AuthenticationFailed."""
 Action = Callable[["Exchange", RequestHeader, bytes, int, int], Effect]
 
 

@@ -17,7 +17,7 @@ from odradek.server.test_kit.http_api import HttpApi
 if TYPE_CHECKING:
     from odradek.server.test_kit.kit import TestKit
 
-logger = logging.getLogger("odradek.test_kit")
+logger = logging.getLogger("odradek.broker")
 
 
 async def open_test_api(kit: TestKit, address: tuple[str, int] | str, ending: AsyncExitStack) -> int:

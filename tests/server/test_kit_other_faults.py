@@ -23,7 +23,7 @@ def produced(broker, topic):
     """The offset, or the name of the error."""
     told = []
     producer = Producer(
-        {"bootstrap.servers": broker.bootstrap_servers, "delivery.timeout.ms": 10_000, "retries": 0}
+        {"bootstrap.servers": broker.bootstrap_servers, "delivery.timeout.ms": 3_000, "retries": 0}
     )
     producer.produce(topic, b"x", partition=0, callback=lambda error, message: told.append((error, message)))
     producer.flush(60)

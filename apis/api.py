@@ -165,7 +165,7 @@ class Waiting:
 
 
 class HeldBack(Waiting):
-    """The response to a request that waits for its coordinator: later requests must not overtake it."""
+    """The response to a request that later ones of its connection must not overtake."""
 
     __slots__ = ()
 

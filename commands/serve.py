@@ -72,8 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--test-api",
         metavar="[HOST:]PORT",
-        help="let tests inject faults and change the clock over HTTP (without a host: 127.0.0.1; "
-        "default: off)",
+        help="let tests inject faults over HTTP (without a host: 127.0.0.1; default: off)",
     )
     parser.add_argument(
         "--set",
@@ -194,17 +193,19 @@ def _leave(status: int) -> NoReturn:
 def _metrics_text(config: "BrokerConfig", ports: Iterable[int]) -> str:
     if config.metrics_address is None:
         return ""
-    host = config.metrics_address[0] or "0.0.0.0"
-    shown = f"[{host}]" if ":" in host else host
-    return f", metrics {', '.join(f'{shown}:{port}' for port in ports)}"
+    host = config.metrics_address[0]
+    return f", metrics {', '.join(_address_text(host, port) for port in ports)}"
+
+
+def _address_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host or '0.0.0.0'}:{port}"
 
 
 def _test_api_text(server: "NodeServer") -> str:
     address = server.config.test_api_address
     if not isinstance(address, tuple):
         return ""
-    shown = f"[{address[0]}]" if ":" in address[0] else address[0] or "0.0.0.0"
-    return f", test API {shown}:{server.test_api_port}"
+    return f", test API {_address_text(address[0], server.test_api_port)}"
 
 
 def _tell_ready(server: "NodeServer") -> None:
@@ -233,10 +234,7 @@ def _tell_workers_ready(ready: "ReadyWorkers") -> None:
 
 
 def _tell(bound: Iterable[tuple[str, str, int]], details: str) -> None:
-    addresses = []
-    for _, host, port in bound:
-        host = host or "0.0.0.0"
-        addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    addresses = [_address_text(host, port) for _, host, port in bound]
     try:
         print(f"odradek {__version__} ready on {', '.join(addresses)} ({details})", flush=True)
     except OSError as error:

@@ -102,8 +102,9 @@ class BrokerConfig:
     controller_login: "Credentials | None"
     """The same for controllers."""
     metrics_address: tuple[str, int] | None
-    test_api_address: tuple[str, int] | str | None
     """Host and port of the endpoint with metrics; None: there is none."""
+    test_api_address: tuple[str, int] | str | None
+    """Host and port of the test API, or the path of its socket; None: there is none."""
     data_directories: tuple[str, ...]
     metadata_directory: str
     """Directory of the metadata log of a controller or a node alone: `metadata.log.dir`, else the first of

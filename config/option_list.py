@@ -685,7 +685,7 @@ BROKER = (
            doc="Ours, not Kafka's: more series of partitions, or of committed offsets, than this are left "
                "out of the metrics; the sums by topic stay."),
     Option("odradek.test.api.listen", HONOURED, STRING, None, internal=True,
-           doc="Ours, not Kafka's: [HOST:]PORT, or unix:PATH, where tests inject faults and change the clock "
+           doc="Ours, not Kafka's: [HOST:]PORT, or unix:PATH, where tests inject faults "
                "over HTTP (docs/testing.md); without a host 127.0.0.1. Whoever reaches it may break the "
                "broker."),
     Option("metric.reporters", ACCEPTED, LIST, "org.apache.kafka.common.metrics.JmxReporter",

@@ -32,7 +32,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from odradek.embedding.defaults import EMBEDDED_OPTIONS
-from odradek.embedding.kit_calls import KitSocket, Tested
+from odradek.embedding.kit_calls import KitSocket, WithTestKit
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
 from odradek.server.process.child_python import child_environment
 from odradek.server.process.main_loop import LIFELINE_VARIABLE, new_event_loop
@@ -63,7 +63,7 @@ class _Form(Protocol):
     def call(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None) -> Any: ...
 
 
-class Broker(Tested):
+class Broker(WithTestKit):
     """A running broker as a context manager; `start` and `stop` do the same by hand.
 
     `process` means a child process instead of a thread; only a process can be killed. `workers` are as many

@@ -35,7 +35,7 @@ from odradek.embedding.apache_kafka import CONTROLLER_JVM, KafkaPrograms, find_k
 from odradek.embedding.cluster_files import HOST, ClusterFiles
 from odradek.embedding.cluster_processes import ChildProcess, wait_until_ready
 from odradek.embedding.defaults import EMBEDDED_OPTIONS
-from odradek.embedding.kit_calls import KitSocket, Tested
+from odradek.embedding.kit_calls import KitSocket, WithTestKit
 from odradek.embedding.links import Cut, Links
 from odradek.server.process.child_python import child_environment
 from odradek.wire.errors import MalformedMessage
@@ -361,7 +361,7 @@ class _Member:
         return f"<{type(self).__name__} {self.node_id} of odradek.Cluster, {state}>"
 
 
-class Node(_Member, Tested):
+class Node(_Member, WithTestKit):
     """A node of ours. `data_dir` has its logs, `port` is for clients."""
 
     def __init__(

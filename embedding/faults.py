@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -54,12 +53,7 @@ class Fault:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.remove()
 
     def __repr__(self) -> str:
@@ -123,13 +117,11 @@ class Faults:
         `topic`, fails, as on a full or a broken disk; with EIO what is read, too. `every`, `probability` and
         `times` count operations of the disk then.
         """
-        arguments = {name: value for name, value in locals().items() if name not in ("self", "version")}
-        if version is not None:
-            arguments["versions"] = version if isinstance(version, int) else list(version)
+        arguments = {name: value for name, value in locals().items() if name != "self" and value is not None}
+        if isinstance(version, Iterable):
+            arguments["version"] = list(version)
         if directory is not None:
             arguments["directory"] = os.fspath(directory)
-        if predicate is None:
-            del arguments["predicate"]
         return Fault(self._call, self._call("faults.add", arguments))
 
     def all(self) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from odradek.embedding.faults import Faults
 
 
-class Tested:
+class WithTestKit:
     """A broker or a node that has a test kit."""
 
     def call_kit(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None = None) -> Any:

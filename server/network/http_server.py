@@ -33,7 +33,6 @@ _REASONS = {
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Timeout",
-    409: "Conflict",
     413: "Content Too Large",
     431: "Request Header Fields Too Large",
     503: "Service Unavailable",

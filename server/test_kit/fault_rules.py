@@ -6,21 +6,22 @@ A fault that can never fire is refused when it is made, in one sentence.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from odradek.server.test_kit.kit import TestKitError
 from odradek.server.test_kit.named import (
+    GROUP,
     KINDS,
     PARTITION,
     TOPIC,
     TOPIC_ID,
+    TRANSACTIONAL_ID,
     Named,
     Place,
     error_places,
     kinds_named,
-    named_in,
 )
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import api_name
@@ -139,18 +140,18 @@ class Rule(Firing):
         return next((place for place in places if wanted <= _by_names(place)), None)
 
     def found_in(
-        self, request: Any, context: RequestContext, topic_names: Mapping[bytes, str]
-    ) -> list[Named] | None:
-        """Parts of the request that the fault is about; None: it is not for this request."""
+        self, named: Sequence[Named], request: Any, context: RequestContext, topic_names: Mapping[bytes, str]
+    ) -> list[Named]:
+        """Parts of the request, which names these, that the fault is about; none: it is not for it."""
         if self.versions is not None and context.api_version not in self.versions:
-            return None
+            return []
         if self.client_id is not None and context.client_id != self.client_id:
-            return None
+            return []
         if self.principal is not None and context.connection.principal != self.principal:
-            return None
-        found = [one for one in named_in(request) if self._is_about(one.values, topic_names)]
+            return []
+        found = [one for one in named if self._is_about(one.values, topic_names)]
         if not found or (self.predicate is not None and not self.predicate(request, context)):
-            return None
+            return []
         return found
 
     def _is_about(self, values: Mapping[str, Any], topic_names: Mapping[bytes, str]) -> bool:
@@ -167,7 +168,7 @@ class Rule(Firing):
             if getattr(self, name) is not None:
                 found[name] = getattr(self, name)
         if self.versions is not None:
-            found["versions"] = sorted(self.versions)
+            found["version"] = sorted(self.versions)
         return {**found, **self.names, **self.action.told()}
 
 
@@ -253,6 +254,7 @@ def _similar(name: str, known: Collection[str]) -> list[str]:
 
 
 OFTEN = ("every", "probability", "seed", "times")
+REQUESTS = "requests"
 OTHER_KINDS = ("refuse_connection", "fail_login", "disk_error")
 ACTIONS = (
     *("lose_response", "cut_response_after_bytes", "never_respond", "throttle_ms"),
@@ -263,12 +265,15 @@ _NUMBERS = {
     **dict.fromkeys(("cut_response_after_bytes", "throttle_ms", "delay_ms", "delay_after_ms", PARTITION), 0),
 }
 """The least of each."""
-_DEFAULTS = {"every": 1, "probability": 1.0, "seed": 0, "delay_ms": 0, "delay_after_ms": 0}
+_TEXTS = (
+    *("api", "client_id", "principal", TOPIC, GROUP, TRANSACTIONAL_ID, "error"),
+    *("listener", "directory", "disk_error"),
+)
 _OF_REQUESTS = {
-    *("api", "versions", "client_id", "principal", *KINDS, "predicate", "error", "leader_moved", *ACTIONS)
+    *("api", "version", "client_id", "principal", *KINDS, "predicate", "error", "leader_moved", *ACTIONS)
 }
 _TAKEN = {
-    "api": _OF_REQUESTS,
+    REQUESTS: _OF_REQUESTS,
     "refuse_connection": {"refuse_connection", "listener"},
     "fail_login": {"fail_login", "principal"},
     "disk_error": {"disk_error", "directory", TOPIC, PARTITION},
@@ -276,8 +281,11 @@ _TAKEN = {
 """The arguments that say what a fault is for and does, by its kind."""
 
 
-def check_numbers(given: Mapping[str, Any]) -> None:
-    """TestKitError: a number is none, or too small."""
+def check_values(given: Mapping[str, Any]) -> None:
+    """TestKitError: a text is none, or a number is none or too small."""
+    for name in _TEXTS:
+        if not isinstance(given.get(name, ""), str):
+            raise TestKitError(f"{name} is a text, not {given[name]!r}")
     for name, low in _NUMBERS.items():
         value = given.get(name, low)
         if not isinstance(value, int) or isinstance(value, bool) or value < low:
@@ -289,12 +297,11 @@ def check_numbers(given: Mapping[str, Any]) -> None:
 
 def check_arguments(kind: str, given: Mapping[str, Any]) -> None:
     """TestKitError: a fault of this kind has no such argument."""
-    others = {name: value for name, value in given.items() if name not in _TAKEN[kind]}
-    wrong = [name for name, value in others.items() if value != _DEFAULTS.get(name)]
+    wrong = [name for name in given if name not in _TAKEN[kind]]
     if not wrong:
         return
-    if kind == "api":
-        known = ", ".join(sorted(_OF_REQUESTS - {"api"}))
+    if kind == REQUESTS:
+        known = ", ".join(sorted(_OF_REQUESTS))
         raise TestKitError(f"a fault of requests has no {wrong[0]}; it has {known}")
     raise TestKitError(f"{kind} cannot be combined with {wrong[0]}")
 
@@ -315,7 +322,7 @@ def versions_of(given: Any) -> frozenset[int] | None:
     """A number, or several."""
     if given is None:
         return None
-    found = [given] if isinstance(given, int) else list(given)
+    found = list(given) if isinstance(given, list | tuple) else [given]
     if not found or not all(isinstance(one, int) and not isinstance(one, bool) for one in found):
-        raise TestKitError(f"versions is a number or a list of numbers, not {given!r}")
+        raise TestKitError(f"version is a number or a list of numbers, not {given!r}")
     return frozenset(found)

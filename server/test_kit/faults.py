@@ -22,20 +22,21 @@ from odradek.server.test_kit.fault_rules import (
     OF_LEADERS,
     OFTEN,
     OTHER_KINDS,
+    REQUESTS,
     Action,
     Firing,
     Rule,
     able,
     check_action,
     check_arguments,
-    check_numbers,
+    check_values,
     error_named,
     is_given,
     keys_of,
     versions_of,
 )
 from odradek.server.test_kit.kit import TestKitError
-from odradek.server.test_kit.named import KINDS, PARTITION, TOPIC, Named
+from odradek.server.test_kit.named import KINDS, PARTITION, TOPIC, Named, named_in
 from odradek.server.test_kit.other_faults import (
     DISK_ERRORS,
     ConnectionFault,
@@ -51,7 +52,6 @@ from odradek.wire.schema import Array, Struct, fields_of
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.declaration import AnyApi
-    from odradek.server.test_kit.fault_rules import Predicate
     from odradek.server.test_kit.interposing import Proceed
     from odradek.server.test_kit.kit import TestKit
 
@@ -90,57 +90,23 @@ class Faults:
 
     # Operations
 
-    async def add(
-        self,
-        api: str | None = None,
-        *,
-        versions: Any = None,
-        client_id: str | None = None,
-        principal: str | None = None,
-        topic: str | None = None,
-        partition: int | None = None,
-        group: str | None = None,
-        transactional_id: str | None = None,
-        listener: str | None = None,
-        directory: str | None = None,
-        every: int = 1,
-        probability: float = 1.0,
-        seed: int = 0,
-        predicate: Predicate | None = None,
-        times: int | None = None,
-        error: str | None = None,
-        delay_ms: int = 0,
-        delay_after_ms: int = 0,
-        lose_response: bool = False,
-        cut_response_after_bytes: int | None = None,
-        never_respond: bool = False,
-        throttle_ms: int | None = None,
-        leader_moved: bool = False,
-        refuse_connection: bool = False,
-        fail_login: bool = False,
-        disk_error: str | None = None,
-    ) -> int:
-        """Id of a new fault. TestKitError: it could never fire."""
-        given = {name: value for name, value in locals().items() if name != "self" and is_given(value)}
+    async def add(self, **given: Any) -> int:
+        """Id of a new fault; `embedding/faults.py` has the arguments. TestKitError: it could never fire."""
+        given = {name: value for name, value in given.items() if is_given(value)}
         for name in ("delay_ms", "delay_after_ms"):
-            if given[name] == 0:
+            if given.get(name) == 0:
                 del given[name]
-        check_numbers(given)
+        check_values(given)
         often = {name: given.pop(name) for name in OFTEN if name in given}
-        kinds = [name for name in OTHER_KINDS if name in given]
-        fault: Firing
-        if not kinds:
-            fault = self._of_requests(given, often)
-        else:
-            check_arguments(kinds[0], given)
-            fault = self._other(kinds[0], given, often)
+        kind = next((name for name in OTHER_KINDS if name in given), REQUESTS)
+        check_arguments(kind, given)
+        fault = self._of_requests(given, often) if kind == REQUESTS else self._other(kind, given, often)
         self._last_id = fault.id
         self._faults[fault.id] = fault
         self._follow()
         return fault.id
 
     def _of_requests(self, given: dict[str, Any], often: dict[str, Any]) -> Rule:
-        check_arguments("api", given)
         keys, error = keys_of(given.get("api"), self._served), given.get("error")
         if given.get("leader_moved"):
             if error is not None:
@@ -155,7 +121,7 @@ class Faults:
         )
         check_action(action)
         names = {kind: given[kind] for kind in KINDS if kind in given}
-        versions = versions_of(given.get("versions"))
+        versions = versions_of(given.get("version"))
         apis = [self._kit.interposing.api(key) for key in sorted(keys)]
         return Rule(
             id=self._last_id + 1,
@@ -178,17 +144,15 @@ class Faults:
                 raise TestKitError(
                     f"there is no listener {given['listener']!r}; there are {', '.join(known)}"
                 )
-            return ConnectionFault(id=number, listener=given.get("listener"), **often)
+            return ConnectionFault(id=number, given=given, **often)
         if kind == "fail_login":
             if not self._others.login_listeners:
                 raise TestKitError("no listener has SASL, so no login could fail")
-            return LoginFault(id=number, principal=given.get("principal"), **often)
+            return LoginFault(id=number, given=given, **often)
         error = given["disk_error"]
         if error not in DISK_ERRORS:
             raise TestKitError(f"disk_error is {' or '.join(DISK_ERRORS)}, not {error!r}")
-        shown = {name: given[name] for name in ("directory", TOPIC, PARTITION) if name in given}
-        directory = self._directory(shown)
-        return DiskFault(id=number, error=error, directory=directory, shown=shown, **often)
+        return DiskFault(id=number, given=given, error=error, directory=self._directory(given), **often)
 
     def _directory(self, given: Mapping[str, Any]) -> str:
         """The directory that a fault of a disk is about."""
@@ -295,15 +259,16 @@ class Faults:
             refusal = _without_session(request)
             if refusal is not None:
                 return refusal
-        view = self._kit.server.cluster_view
+        view, names = self._kit.server.cluster_view, named_in(request)
         for rule in self._of(context.api_key):
+            named = names
             place = rule.place(api, context.api_version)
             if rule.action.error is not None and place is None:
                 continue
-            matched = rule.found_in(request, context, view.topic_names)
-            if matched is None and context.api_key == METADATA and request.topics is None:
-                matched = _in_whole_cluster(rule, view.topics)
-            if matched is not None and rule.fires():
+            if _asks_for_all(context, request) and rule.names.get(TOPIC) in view.topics:
+                named = [Named({TOPIC: rule.names[TOPIC]}, (), ())]
+            matched = rule.found_in(named, request, context, view.topic_names)
+            if matched and rule.fires():
                 self._tell(rule)
                 return self._carry_out(rule.action, place, matched, api, request, context, proceed)
         return proceed(request, context)
@@ -431,13 +396,9 @@ def _without_session(request: Any) -> Any:
     return None
 
 
-def _in_whole_cluster(rule: Rule, topics: Mapping[str, Any]) -> list[Named] | None:
-    """A request for all topics names each of them."""
-    wanted = rule.names.get(TOPIC)
-    found = [
-        Named({**rule.names, TOPIC: name}, (), ()) for name in topics if wanted is None or name == wanted
-    ]
-    return found or None
+def _asks_for_all(context: RequestContext, request: Any) -> bool:
+    """Whether it is for all topics, and so names none."""
+    return context.api_key == METADATA and request.topics is None
 
 
 def _lost(response: Any, connection: Any) -> Any:

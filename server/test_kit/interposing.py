@@ -1,8 +1,8 @@
 """Parts of the test kit that stand between decoded requests and their handlers: they watch, change, refuse.
 
 The route of an API is given another handler while somebody wants to see its requests, and its own one
-afterwards: without a test the path of a request has not even a question more. Meanwhile no request of the API
-is served by what its connection remembers, so that each is decoded.
+afterwards: without a test a response that is encoded costs one question more, and a remembered one nothing.
+Meanwhile no request of the API is served by what its connection remembers, so that each is decoded.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from odradek.server.security.sasl.mechanism import AuthenticationFailed
 from odradek.server.test_kit.fault_rules import Firing
@@ -29,41 +29,40 @@ Fired = Callable[[Firing], None]
 
 
 @dataclass(kw_only=True, eq=False)
-class ConnectionFault(Firing):
+class OtherFault(Firing):
+    """`given` are the arguments that say what it is for and does."""
+
+    given: dict[str, Any]
+
+    def about(self) -> dict[str, Any]:
+        return self.given
+
+    def is_for(self, name: str, value: str) -> bool:
+        """Whether an argument is this one, or was not given."""
+        return name not in self.given or bool(self.given[name] == value)
+
+
+class ConnectionFault(OtherFault):
     """Refuses new connections."""
 
-    listener: str | None = None
 
-    def about(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"refuse_connection": True}
-        return found if self.listener is None else {**found, "listener": self.listener}
-
-
-@dataclass(kw_only=True, eq=False)
-class LoginFault(Firing):
+class LoginFault(OtherFault):
     """Refuses clients whose credentials are right."""
 
-    principal: str | None = None
-
-    def about(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"fail_login": True}
-        return found if self.principal is None else {**found, "principal": self.principal}
-
 
 @dataclass(kw_only=True, eq=False)
-class DiskFault(Firing):
+class DiskFault(OtherFault):
     """Fails what is written below a directory; with EIO what is read, too."""
 
     error: str
     directory: str
-    shown: dict[str, Any]
-    """How the directory was named."""
-
-    def about(self) -> dict[str, Any]:
-        return {"disk_error": self.error, **self.shown}
 
     def is_below(self, path: str) -> bool:
+        """Whether the path is in the directory."""
         return path == self.directory or path.startswith(f"{self.directory}/")
+
+
+Kind = TypeVar("Kind", bound=OtherFault)
 
 
 class OtherFaults:
@@ -83,14 +82,13 @@ class OtherFaults:
     def use(self, faults: Sequence[Firing]) -> None:
         """These, and no others, from now on."""
         before, self._faults = self._faults, list(faults)
-        connections = self._of(ConnectionFault)
-        self._server.connections.refuses = self._refuses if connections else None
+        self._server.connections.refuses = self._refuses if self._of(ConnectionFault) else None
         for listener in self.login_listeners:
             listener.check_login = self._check_login if self._of(LoginFault) else None
         if any(isinstance(one, DiskFault) for one in (*before, *faults)):
-            self._disk.follow([one for one in faults if isinstance(one, DiskFault)])
+            self._disk.follow(self._of(DiskFault))
 
-    def _of(self, kind: type[Firing]) -> list[Firing]:
+    def _of(self, kind: type[Kind]) -> list[Kind]:
         return [one for one in self._faults if isinstance(one, kind)]
 
     def _fire(self, fault: Firing) -> bool:
@@ -100,21 +98,17 @@ class OtherFaults:
         return True
 
     def _refuses(self, listener: str, host: str) -> bool:
-        return any(
-            self._fire(one)
-            for one in self._of(ConnectionFault)
-            if isinstance(one, ConnectionFault) and one.listener in (None, listener)
-        )
+        return any(self._fire(one) for one in self._of(ConnectionFault) if one.is_for("listener", listener))
 
     def _check_login(self, mechanism: str, principal: str) -> None:
         for one in self._of(LoginFault):
-            if isinstance(one, LoginFault) and one.principal in (None, principal) and self._fire(one):
+            if one.is_for("principal", principal) and self._fire(one):
                 raise AuthenticationFailed(f"a fault refuses {principal}")
 
     def _fails(self, path: str, is_read: bool) -> None:
         """OSError where a fault is about this file."""
         for one in self._of(DiskFault):
-            if not isinstance(one, DiskFault) or not one.is_below(path) or (is_read and one.error != "EIO"):
+            if not one.is_below(path) or (is_read and one.error != "EIO"):
                 continue
             if self._fire(one):
                 number = DISK_ERRORS[one.error]

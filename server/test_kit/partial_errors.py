@@ -64,16 +64,14 @@ def refuse(
         )
     every = _distinct(one.up_to(place.kinds) for one in named_in(request))
     order = [one.values for one in every]
-    if len(parts) == len(every):
-        response = say(api.response(), wanted)
-        ordered_as(response, place, order)
-        return response
 
     def with_refusals(response: Any) -> Any:
         say(response, wanted)
         ordered_as(response, place, order)
         return response
 
+    if len(parts) == len(every):
+        return with_refusals(api.response())
     return changed(proceed(without(request, parts), context), with_refusals)
 
 

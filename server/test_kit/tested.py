@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.background.schedule import Schedule
-    from odradek.server.coordination.coordinators import Coordinators
     from odradek.server.network.connections import Connections
     from odradek.server.network.listeners import Listener
     from odradek.storage.directories.store import LogStore
@@ -17,16 +15,12 @@ if TYPE_CHECKING:
 class Tested(Protocol):
     """A broker that serves."""
 
-    config: BrokerConfig
-
     @property
     def listeners(self) -> list[Listener]: ...
     @property
     def store(self) -> LogStore: ...
     @property
     def cluster_view(self) -> ClusterView: ...
-    @property
-    def coordinators(self) -> Coordinators: ...
     @property
     def schedule(self) -> Schedule: ...
     @property

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from odradek.server.test_kit.named import GROUP, KEY, PARTITION, TOPIC, TOPIC_ID, TRANSACTIONAL_ID, meaning_of
-from odradek.wire.schema import BOOL, Array, Message, Primitive, Struct, fields_of
+from odradek.server.test_kit.named import GROUP, KEY, TOPIC, meaning_of
+from odradek.wire.schema import Array, Message, Primitive, fields_of
 
 TOPIC_RESOURCE = 2
 ACL = {
@@ -39,11 +39,4 @@ def _sample(request, struct, version, path, names):
             values[field.name] = ACL[field.name]
         elif field.name == "resource_name":
             values[field.name] = names[TOPIC]
-        elif isinstance(field.type, type) and issubclass(field.type, Struct) and field.tag is None:
-            values[field.name] = None if field.null_allowed_in(version) else field.make_default()
-        elif field.type is BOOL:
-            values[field.name] = False
     return struct(**values)
-
-
-__all__ = ["GROUP", "PARTITION", "TOPIC", "TOPIC_ID", "TRANSACTIONAL_ID", "sample"]

@@ -267,6 +267,19 @@ def test_faults_fire_at_each_third_request_and_by_chance_with_a_seed(broker, nam
     assert len(set(runs[0])) == 2
 
 
+def test_a_request_for_all_topics_is_matched_like_any_other(broker):
+    metadata = declared(3)
+    with (
+        broker.faults.add("Metadata", client_id="another", error=CODE.name) as unlike,
+        broker.faults.add("Metadata", topic="missing", error=CODE.name) as missing,
+        broker.faults.add("Metadata", topic="orders", error=CODE.name, times=1) as like,
+        RawClient(broker.port) as client,
+    ):
+        topics = client.ask(metadata.request(topics=None), 12).topics
+        assert {one.name: one.error_code for one in topics}["orders"] == CODE
+        assert (unlike.fired, missing.fired, like.fired) == (0, 0, 1)
+
+
 def test_only_the_first_fault_that_fires_does(broker, names):
     with (
         broker.faults.add("Produce", error="KAFKA_STORAGE_ERROR", times=1) as first,
@@ -353,6 +366,8 @@ def test_each_api_that_only_reads_is_one_that_is_served():
         ({"api": "Produce"}, "a fault does something"),
         ({"api": "Produce", "error": "NOT_COORDINATOR", "lose_response": True}, "a fault does one thing"),
         ({"api": "Produce", "version": 99, "delay_ms": 1}, "Produce is served in the versions 0 to 13"),
+        ({"api": "Produce", "error": 6}, "error is a text, not 6"),
+        ({"api": "Produce", "delay_ms": 1, "version": 1.5}, "version is a number or a list of numbers"),
         ({"api": "Produce", "delay_ms": -1}, "delay_ms is a number from 0 on"),
         ({"api": "Produce", "delay_ms": 1, "times": 0}, "times is a number from 1 on"),
         ({"api": "Produce", "delay_ms": 1, "probability": 2}, "probability is more than 0"),

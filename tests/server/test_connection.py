@@ -14,6 +14,7 @@ from odradek.apis.api import LatePart, Waiting
 from odradek.apis.turn import COMMITTED
 from odradek.server.background.work import WorkQueue
 from odradek.server.network import _pipeline, paced_writing
+from odradek.server.network._clock import Clock
 from odradek.server.network._pipeline import BUFFER_BYTES, Turn
 from odradek.server.network.connections import ConnectionLimits, Connections, counts_by_address
 from odradek.server.network.listeners import Listener, accept, bind_listener
@@ -98,7 +99,7 @@ class TinyBroker:
             ALONE: served(EchoRequest, EchoResponse, self.echo),
             VERSIONS: served(EchoRequest, EchoResponse, self.echo),
         }
-        self.connections = Connections(Routes(apis), turn, wall_clock_ms, limits)
+        self.connections = Connections(Routes(apis), turn, Clock(), limits)
 
     def stage(self, request, context):
         position = len(self.partition.staged) + len(self.partition.log)
@@ -1230,7 +1231,7 @@ def test_the_sweep_runs_by_itself(play):
     async def story(stage_):
         client = await stage_.client()
         timers = Timers(stage_.loop)
-        stop = stage_.broker.connections.start_sweeping(timers)
+        stop = stage_.broker.connections.start_sweeping(timers, timers)
         assert await client.is_closed()
         stop()
         assert len(timers) == 0

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from odradek.apis.turn import COMMITTED, FLUSHED, Until
+from odradek.server.network._clock import Clock
 from odradek.server.network._pipeline import Turn
 from odradek.server.network.timers import Timer, Timers, steady_clock_ms
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -255,7 +256,7 @@ def test_a_repeated_timer_goes_on_after_a_failure_until_it_is_ended():
 
 def test_the_steady_clock_does_not_follow_jumps_of_the_wall_clock():
     wall = [1_700_000_000_000]
-    steady = steady_clock_ms(lambda: wall[0])
+    steady = steady_clock_ms(Clock(lambda: wall[0]))
     wall[0] += 3_600_000
     assert 0 <= steady() - 1_700_000_000_000 < 60_000
 

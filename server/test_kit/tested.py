@@ -8,7 +8,9 @@ if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.background.schedule import Schedule
+    from odradek.server.background.upkeep import Compaction
     from odradek.server.coordination.coordinators import Coordinators
+    from odradek.server.network._clock import Clock
     from odradek.server.network.connections import Connections
     from odradek.storage.directories.store import LogStore
 
@@ -26,5 +28,9 @@ class Tested(Protocol):
     def coordinators(self) -> Coordinators: ...
     @property
     def schedule(self) -> Schedule: ...
+    @property
+    def compaction(self) -> Compaction | None: ...
+    @property
+    def clock(self) -> Clock: ...
     @property
     def connections(self) -> Connections: ...

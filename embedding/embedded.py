@@ -27,6 +27,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import CancelledError
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -318,7 +319,10 @@ class _Thread:
         if server is None or loop is None:
             raise RuntimeError("the broker does not run")
         calling = asyncio.run_coroutine_threadsafe(server.test_kit.call(operation, arguments), loop)
-        return calling.result(timeout_s)
+        try:
+            return calling.result(timeout_s)
+        except CancelledError:
+            raise RuntimeError(f"{operation}: the broker has stopped meanwhile") from None
 
     def stop(self) -> None:
         thread, loop = self._thread, self._loop

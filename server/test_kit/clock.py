@@ -5,9 +5,10 @@ broker has settled (`settling.py`) the next one has its turn, until the time is 
 is frozen: however long that takes, the broker sees exactly the time that was said. So time-outs fire in
 order, each at its own time, and what they cause is done before the next one.
 
-Looks whether there is something to do (retention, producers, logs to compact, flushes) come each second or
-so, and a day would have some hundred thousand of them. In an advance each kind comes at most `LOOKS_MAX`
-times, and once more at its end. An advance by years goes in larger steps than one by days (`STEPS_MAX`).
+A day has 86,400 looks for something to retain, as many for something to flush, and so on. In an advance each
+kind of look comes at most `STEPS_MAX` times, and once more at its end. Nor are other timers set to come more
+often than that in the time that the advance has gone so far: those of the first minutes fire at their time,
+those that come again and again all day are late by some minutes in the end.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import math
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odradek.server.network.timers import NS_PER_MS
 from odradek.server.test_kit.kit import TestKitError
@@ -24,10 +25,7 @@ from odradek.server.test_kit.settling import settled
 if TYPE_CHECKING:
     from odradek.server.test_kit.kit import TestKit
 
-LOOKS_MAX = 300
-EXACT_MS_MAX = 3 * 86_400_000
-STEPS_MAX = 10_000
-"""In a longer advance each timer comes at most so often; a time-out is late by a ten-thousandth at most."""
+STEPS_MAX = 300
 LAST_MS = 7_258_118_400_000
 """The year 2200: times are kept in 64 bits of nanoseconds."""
 
@@ -42,13 +40,11 @@ class ClockPart:
         self._clock = kit.server.clock
         self._timers = kit.server.schedule.clock_timers
         self._moving = asyncio.Lock()
-        self._tasks: set[asyncio.Task[Any]] = set()
         # Nanoseconds, and the milliseconds among them that the connections know.
         self._ahead_ns = self._told_ms = 0
 
     def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        """Nothing is left of an advance that the kit has cancelled."""
 
     async def advance(
         self,
@@ -99,41 +95,35 @@ class ClockPart:
     async def _pass(self, passing_ns: int) -> int:
         if self._clock.now_ms() + passing_ns // NS_PER_MS > LAST_MS:
             raise TestKitError("the clock goes to the year 2200 and no further")
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            async with self._moving:
-                was_frozen = self._clock.is_frozen
-                self._clock.freeze()
+        async with self._moving:
+            was_frozen = self._clock.is_frozen
+            self._clock.freeze()
+            self._timers.clock_changed()
+            try:
+                await self._pass_frozen(passing_ns)
+            finally:
+                if not was_frozen:
+                    self._clock.unfreeze()
                 self._timers.clock_changed()
-                try:
-                    await self._pass_frozen(passing_ns)
-                finally:
-                    if not was_frozen:
-                        self._clock.unfreeze()
-                    self._timers.clock_changed()
-                return self._clock.now_ms()
-        finally:
-            self._tasks.discard(task)
+            return self._clock.now_ms()
 
     async def _pass_frozen(self, passing_ns: int) -> None:
         end_ns = self._clock.monotonic_ns() + passing_ns
         # A broker that has just started has read nothing of its groups and transactions yet.
         self._server.coordinators.load()
         await settled(self._server)
-        passing_ms = passing_ns / NS_PER_MS
-        self._timers.look_ms_min = passing_ms / LOOKS_MAX
-        self._timers.delay_ms_min = passing_ms / STEPS_MAX if passing_ms > EXACT_MS_MAX else 0
+        begun_ns = self._clock.monotonic_ns()
+        self._timers.look_ms_min = passing_ns / NS_PER_MS / STEPS_MAX
         try:
-            await self._run_until(end_ns)
+            await self._run_until(end_ns, begun_ns)
         finally:
             self._timers.hasten()
-        await self._run_until(end_ns)
+        await self._run_until(end_ns, end_ns)
 
-    async def _run_until(self, end_ns: int) -> None:
+    async def _run_until(self, end_ns: int, begun_ns: int) -> None:
         while (due_ns := self._timers.next_ns) is not None and due_ns <= end_ns:
             self._move(math.ceil(due_ns))
+            self._timers.delay_ms_min = max(due_ns - begun_ns, 0) / NS_PER_MS / STEPS_MAX
             self._timers.run_due()
             await settled(self._server)
         self._move(end_ns)

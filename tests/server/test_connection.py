@@ -460,6 +460,24 @@ def test_who_sends_more_behind_a_long_poll_goes_with_the_idle_time_but_not_behin
     play(story, idle_ms_max=900)
 
 
+def test_a_broker_whose_clock_is_moved_closes_nobody_as_idle(play):
+    async def story(stage_):
+        client = await stage_.client()
+        client.send(echo(1, "a"))
+        assert (await client.answer())[0] == 1
+        connections = stage_.broker.connections
+        connections.dispatcher.clock.move(86_400_000 * 1_000_000)
+        connections.clock_moved(86_400_000)
+        now_ms = connections.dispatcher.now_ms()
+        connections.sweep(now_ms, now_ms)
+        client.send(echo(2, "b"))
+        assert (await client.answer())[0] == 2
+        connections.sweep(now_ms + 60_000, now_ms)
+        assert await client.is_closed()
+
+    play(story, idle_ms_max=30_000)
+
+
 def test_a_peer_that_leaves_cancels_what_it_waited_for(play):
     async def story(stage_):
         client = await stage_.client()

@@ -1,6 +1,7 @@
 """The broker's clock in the hand of a test: every time-out of the broker fires as if the time had passed."""
 
 import itertools
+import json
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -8,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import odradek
+from odradek.embedding.kit_calls import _Connection
 from odradek.server.test_kit.kit import TestKitError
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import alter_client_quotas
@@ -79,6 +81,51 @@ def test_while_it_is_frozen_no_time_out_fires_however_long_that_is(running):
     broker.clock.advance(milliseconds=60)
     assert client.group_state() == "Empty"
     assert joined.generation_id == 1
+
+
+def test_a_broker_that_stops_ends_an_advance(running):
+    broker, client = running()
+    client.create()
+    client.begin()
+    failures = []
+
+    def advance():
+        try:
+            broker.clock.advance(days=20_000)
+        except RuntimeError as error:
+            failures.append(str(error))
+
+    begun_ms = broker.clock.now_ms
+    advancing = threading.Thread(target=advance)
+    advancing.start()
+    deadline = time.monotonic() + PATIENCE_S
+    while broker.clock.now_ms - begun_ms < DAY_MS:
+        assert time.monotonic() < deadline
+    broker.stop()
+    advancing.join(PATIENCE_S)
+    assert failures == ["clock.advance: the broker has stopped meanwhile"]
+
+
+def test_programs_in_other_languages_move_it_over_http(tmp_path):
+    with odradek.Broker(options={"odradek.test.api.listen": f"unix:{tmp_path}/kit"}) as broker:
+        broker.clock.freeze()
+        begun_ms = broker.clock.now_ms
+        connection = _Connection(f"{tmp_path}/kit", PATIENCE_S)
+        asked = [
+            ("advance", {"hours": 1}, 200, str(begun_ms + 3_600_000)),
+            ("to", {"when": begun_ms}, 400, "does not go backwards"),
+            ("to", {"when": "noon"}, 400, "needs milliseconds since 1970, not 'noon'"),
+            ("advance", {"days": "two"}, 400, "clock.advance"),
+            ("advance", {"weeks": 2}, 400, "clock.advance"),
+            ("now", {}, 200, str(begun_ms + 3_600_000)),
+        ]
+        for name, arguments, status, said in asked:
+            headers = {"Content-Type": "application/json", "Host": ""}
+            connection.request("POST", f"/admin/clock/{name}", json.dumps(arguments), headers)
+            response = connection.getresponse()
+            text = response.read().decode()
+            assert (response.status, said in text) == (status, True), text
+        connection.close()
 
 
 # Groups

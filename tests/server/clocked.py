@@ -244,7 +244,7 @@ class Client(RawClient):
         ]
 
     def share_fetch_some(self):
-        """As `share_fetch`, from the first session on, until there are some; (epoch of the next, they)."""
+        """Asks `share_fetch` from the first session on until there are some; (epoch of the next, they)."""
         deadline = time.monotonic() + PATIENCE_S
         epoch = 0
         while not (found := self.share_fetch(epoch)):

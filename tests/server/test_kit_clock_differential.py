@@ -55,7 +55,7 @@ def act(client, broker):
 
 
 def state_of(client):
-    """What people can ask a broker for."""
+    """Everything that people can ask a broker for."""
     described = client.described("classic")
     return {
         "groups": {name: client.group_state(name) for name in ("classic", "consumer", "s")},

@@ -66,14 +66,11 @@ class Timer:
 class Timers:
     """Implements `apis.turn.Timers` on an event loop."""
 
-    _per_ms = 0.001
-    """Deadlines are in seconds, as the loop's."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._time: Callable[[], float] = loop.time
         # The loop's own timers have a resolution of a millisecond: what is due within it runs at once.
-        self._early = self._per_ms
+        self._early = 0.001
         self._heap: list[tuple[float, int, Timer]] = []
         self._numbers = count()
         self._cancelled = 0
@@ -86,7 +83,7 @@ class Timers:
         if delay_ms <= 0:
             self._loop.call_soon(timer._run)
             return timer
-        deadline = self._time() + delay_ms * self._per_ms
+        deadline = self._loop.time() + delay_ms / 1000
         timer._is_in_heap = True
         heapq.heappush(self._heap, (deadline, next(self._numbers), timer))
         if self._armed is None or deadline < self._armed_at:
@@ -164,14 +161,13 @@ class Timers:
 
 
 class ClockTimers(Timers):
-    """Timers of the broker's clock. While that is frozen they run by `run_due` alone."""
-
-    _per_ms = NS_PER_MS
+    """Timers of the broker's clock, with deadlines in nanoseconds. While it is frozen they run by `run_due`
+    alone."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         super().__init__(loop)
         self._clock = clock
-        self._time = clock.monotonic_ns
+        self._time, self._early = clock.monotonic_ns, NS_PER_MS
         self._put_off: list[tuple[float, Timer]] = []
         self.soon = 0
         """Timers without a delay that are to run in the next turn of the loop."""
@@ -197,10 +193,15 @@ class ClockTimers(Timers):
         return self._after(delay_ms, self.look_ms_min, look)
 
     def _after(self, delay_ms: float, delay_ms_min: float, callback: Callable[[], None]) -> Timer:
-        if delay_ms >= delay_ms_min:
-            return super().after(delay_ms, callback)
-        timer = super().after(delay_ms_min, callback)
-        self._put_off.append((self._time() + delay_ms * NS_PER_MS, timer))
+        timer = Timer(self, callback)
+        timer._is_in_heap = True
+        now_ns = self._time()
+        deadline = now_ns + max(delay_ms, delay_ms_min) * NS_PER_MS
+        heapq.heappush(self._heap, (deadline, next(self._numbers), timer))
+        if self._armed is None or deadline < self._armed_at:
+            self._arm(deadline)
+        if delay_ms < delay_ms_min:
+            self._put_off.append((now_ns + delay_ms * NS_PER_MS, timer))
         return timer
 
     def hasten(self) -> None:

@@ -186,6 +186,8 @@ class NodeParts(DecidingParts):
     """Queue for flushes."""
     begin_moves: Callable[[], object] = _leave_them
     """Called when a partition is to be moved between data directories."""
+    clock_timers: Timers
+    """Timers of time-outs, by the broker's clock; `timers` are for whoever waits."""
     oldest_groups: OldestGroups | None = None
     """Where OffsetCommit 0 and OffsetFetch 0 keep offsets; None: with all others."""
     client_metrics: Callable[[], ClientMetrics] = field(default_factory=lambda: _one_for_all())

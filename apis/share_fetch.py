@@ -125,7 +125,7 @@ def share_parts(parts: ApiParts) -> ShareParts:
         node.groups().persister,
         node.dead_letters(),
         node.groups().config_of,
-        node.timers,
+        node.clock_timers,
         node.searches,
         node.clock_ms,
         node.now_ms,

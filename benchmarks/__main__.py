@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from benchmarks import (
     cleaning,
+    clock,
     cluster,
     cold_reads,
     command_line,
@@ -94,6 +95,7 @@ PARTS = {
     "commands": Part(
         "how long commands take, and records a second of consume", 2, alone(command_line.measure)
     ),
+    "clock": Part("how long a day of the test kit's clock takes", 1, alone(clock.measure)),
     "partitions": Part(
         "up to 10,000 partitions: start, stop, memory, open files, kills", 9, alone(partitions.measure)
     ),

@@ -27,6 +27,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import CancelledError
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -38,6 +39,7 @@ from odradek.server.process.child_python import child_environment
 from odradek.server.process.main_loop import LIFELINE_VARIABLE, new_event_loop
 
 if TYPE_CHECKING:
+    from odradek.embedding.broker_clock import BrokerClock
     from odradek.server.broker import BrokerServer
     from odradek.server.metrics.broker_metrics import BrokerMetrics
 
@@ -146,6 +148,27 @@ class Broker(WithTestKit):
         if not self.is_running:
             raise RuntimeError("the broker does not run")
         return self._form.call(operation, arguments, timeout_s)
+
+    @property
+    def clock(self) -> BrokerClock:
+        """The time that the broker sees: `broker.clock.advance(hours=1)`."""
+        from odradek.embedding.broker_clock import BrokerClock
+
+        return BrokerClock(self.call_kit)
+
+    def run_retention(self) -> None:
+        """Deletes now what `retention.ms` and `retention.bytes` do not keep, in all topics."""
+        self.call_kit("logs.retain", {})
+
+    def compact(self, topic: str) -> None:
+        """Compacts a topic now, up to its end, however little is dirty. TestKitError: there is no such topic,
+        or its `cleanup.policy` is another one."""
+        self.call_kit("logs.compact", {"topic": topic})
+
+    def roll(self, topic: str, partition: int | None = None) -> None:
+        """Begins a new segment in a partition, or in all of a topic: retention and compaction only take
+        segments that are closed. TestKitError: there is no such topic or partition."""
+        self.call_kit("logs.roll", {"topic": topic, "partition": partition})
 
     def stop(self) -> None:
         """Stops it cleanly and keeps the data; harmless when it does not run."""
@@ -294,7 +317,10 @@ class _Thread:
         if server is None or loop is None:
             raise RuntimeError("the broker does not run")
         calling = asyncio.run_coroutine_threadsafe(server.test_kit.call(operation, arguments), loop)
-        return calling.result(timeout_s)
+        try:
+            return calling.result(timeout_s)
+        except CancelledError:
+            raise RuntimeError(f"{operation}: the broker has stopped meanwhile") from None
 
     def stop(self) -> None:
         thread, loop = self._thread, self._loop

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
-from odradek.server.network.timers import wall_clock_ms
+from odradek.server.network._clock import Clock
 from odradek.server.node import Node, do_nothing
 from odradek.server.phase_bind import bind
 from odradek.server.phase_open import open_data
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.background.schedule import Schedule
+    from odradek.server.background.upkeep import Compaction
     from odradek.server.cluster.replication import Replication
     from odradek.server.coordination.coordinators import Coordinators
     from odradek.server.metrics.broker_metrics import BrokerMetrics
@@ -104,7 +105,7 @@ class BrokerServer:
         self,
         config: BrokerConfig,
         *,
-        now_ms: Callable[[], int] = wall_clock_ms,
+        clock: Clock | None = None,
         after_loading: Callable[[], object] = do_nothing,
         polls_before_sleep: bool = False,
         owns_process: bool = False,
@@ -120,11 +121,11 @@ class BrokerServer:
         its loggers. `on_end` is called when every disk has failed and there is nothing left to serve. The
         options of `extensions` are those that `config` was loaded with. `sockets` are bound ones by the name
         of a listener, or of the option of the metrics; `disk` is that of its directories, if another one
-        than its own."""
+        than its own, and `clock` its clock."""
         self.config = config
         self._node = Node(
             config=config,
-            now_ms=now_ms,
+            clock=clock or Clock(),
             after_loading=after_loading,
             polls_before_sleep=polls_before_sleep,
             owns_process=owns_process,
@@ -301,6 +302,15 @@ class BrokerServer:
     def coordinators(self) -> Coordinators:
         """The coordinators of groups and of transactions."""
         return self.serving.coordinators
+
+    @property
+    def compaction(self) -> Compaction | None:
+        """Compaction of its logs; None where it is switched off."""
+        return self.serving.compaction
+
+    @property
+    def clock(self) -> Clock:
+        return self._node.clock
 
     @property
     def client_metrics(self) -> ClientMetrics:

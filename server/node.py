@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
-from odradek.server.network.timers import wall_clock_ms
+from odradek.server.network._clock import Clock
 
 if TYPE_CHECKING:
     from odradek.apis.coordinators import OldestGroups
@@ -40,7 +40,7 @@ class Node:
     """The settings of one node. `BrokerServer` explains the fields."""
 
     config: BrokerConfig
-    now_ms: Callable[[], int] = wall_clock_ms
+    clock: Clock = field(default_factory=Clock)
     after_loading: Callable[[], object] = do_nothing
     polls_before_sleep: bool = False
     owns_process: bool = False
@@ -50,6 +50,11 @@ class Node:
     sockets: Mapping[str, Sequence[socket.socket]] = field(default_factory=dict)
     disk: Disk | None = None
     """The disk of its directories; None: one of its own."""
+
+    @property
+    def now_ms(self) -> Callable[[], int]:
+        """Returns milliseconds since 1970."""
+        return self.clock.now_ms
 
     @property
     def id(self) -> int:

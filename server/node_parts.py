@@ -133,7 +133,7 @@ def new_connections(
     connections = Connections(
         Routes(apis),
         schedule.turn,
-        node.now_ms,
+        node.clock,
         connection_limits(node.config, reconfiguration.live),
         current_view,
         node.config.inter_broker_listener if len(node.config.listeners) > 1 else None,
@@ -233,7 +233,7 @@ def sweep_tokens(node: Node, plane: Decisions, schedule: Schedule, ending: Async
     from odradek.server.security.tokens import TokenSweep
 
     interval_ms = node.config.values["delegation.token.expiry.check.interval.ms"]
-    ending.callback(TokenSweep(plane, schedule.changes, schedule.timers, node.now_ms, interval_ms).stop)
+    ending.callback(TokenSweep(plane, schedule.changes, schedule.clock_timers, node.now_ms, interval_ms).stop)
 
 
 def follow_tls(

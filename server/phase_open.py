@@ -52,7 +52,7 @@ def open_data(bound: Bound, deciding: Deciding, ending: AsyncExitStack) -> Opene
     node, store, plane = bound.node, bound.store, deciding.plane
     publisher = plane.publisher
     bound.topics.current_view = lambda: publisher.view
-    schedule = Schedule(asyncio.get_running_loop())
+    schedule = Schedule(asyncio.get_running_loop(), node.clock)
     ending.callback(schedule.close)
     schedule.turn.flushes.use(store.flush_journals)
     topic_logs = _follow_metadata(bound, deciding)

@@ -64,6 +64,8 @@ class Serving:
     """The metrics that clients push; made when they are first needed."""
     replication: Replication | None
     """Replication of a node of a cluster."""
+    compaction: Compaction | None
+    """None where it is switched off."""
 
 
 async def serve(opened: Opened, ending: AsyncExitStack, replication: Replication | None = None) -> Serving:
@@ -104,6 +106,7 @@ async def serve(opened: Opened, ending: AsyncExitStack, replication: Replication
         connections=connections,
         client_metrics=parts.client_metrics,
         replication=replication,
+        compaction=_new_compaction(opened),
     )
     _start_background(serving, upkeep, ending)
     return serving
@@ -123,7 +126,8 @@ def _new_coordinators(opened: Opened) -> Coordinators:
         store=store,
         turn=schedule.turn,
         timers=schedule.timers,
-        now_ms=node.now_ms,
+        clock_timers=schedule.clock_timers,
+        clock=node.clock,
         new_producer_id=ProducerIds(opened.deciding.allocate_producer_ids).next,
         searches=schedule.searches,
         reads=schedule.reads,
@@ -167,7 +171,7 @@ def _follow_quotas(
 ) -> None:
     publisher, schedule = opened.plane.publisher, opened.schedule
     config = opened.bound.node.config
-    follower = QuotaFollower(config, quotas, connections, schedule.timers, schedule.reads)
+    follower = QuotaFollower(config, quotas, connections, schedule.clock_timers, schedule.reads)
     ending.callback(follower.stop)
     publisher.subscribe(follower.view_changed)
     follower.follow(publisher.view.client_quotas)
@@ -223,6 +227,7 @@ def _node_parts(
         now_ms=bound.node.now_ms,
         turn=schedule.turn,
         timers=schedule.timers,
+        clock_timers=schedule.clock_timers,
         changes=schedule.changes,
         searches=schedule.searches,
         reads=schedule.reads,
@@ -233,7 +238,7 @@ def _node_parts(
         is_host=is_host,
         quotas=quotas,
         authorizer=authorizer,
-        clock_ms=steady_clock_ms(bound.node.now_ms),
+        clock_ms=steady_clock_ms(bound.node.clock),
         subscribe=publisher.subscribe,
     )
 
@@ -246,7 +251,7 @@ def _start_background(serving: Serving, upkeep: Upkeep, ending: AsyncExitStack) 
     config, schedule = opened.bound.node.config, opened.schedule
     for end in upkeep.start(config):
         ending.callback(end)
-    ending.callback(connections.start_sweeping(schedule.timers))
+    ending.callback(connections.start_sweeping(schedule.timers, schedule.clock_timers))
     _watch_disks(opened, ending)
     if isinstance(opened.plane, Decisions):
         # In a cluster the controllers do it.
@@ -258,11 +263,15 @@ def _start_background(serving: Serving, upkeep: Upkeep, ending: AsyncExitStack) 
     for delay_ms, is_first in ((WARM_UP_DELAY_MS, True), (WARM_UP_MORE_DELAY_MS, False)):
         begin = partial(_warm_up, connections.dispatcher.routes, schedule, topics, is_first)
         ending.callback(schedule.timers.after(delay_ms, begin).cancel)
-    if config.values["log.cleaner.enable"]:
-        compaction = Compaction(
-            opened.bound.store, schedule, opened.bound.reconfiguration, opened.bound.node.now_ms
-        )
-        ending.callback(compaction.start())
+    if serving.compaction is not None:
+        ending.callback(serving.compaction.start())
+
+
+def _new_compaction(opened: Opened) -> Compaction | None:
+    bound = opened.bound
+    if not bound.node.config.values["log.cleaner.enable"]:
+        return None
+    return Compaction(bound.store, opened.schedule, bound.reconfiguration, bound.node.now_ms)
 
 
 def _watch_disks(opened: Opened, ending: AsyncExitStack) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from odradek.apis.declaration import Api, Served
+from odradek.server.network._clock import Clock
 from odradek.server.network._pipeline import Turn
 from odradek.server.network.connection import Connection
 from odradek.server.network.connections import ConnectionLimits, Connections
@@ -99,7 +100,7 @@ def wired(apis, loop, now_ms, current_view=lambda: None, *, with_prefixes=True):
     answer everything."""
     if not with_prefixes:
         apis = {key: replace(apis[key], prefix=None) for key in apis}
-    return Connections(Routes(apis), Turn(loop), now_ms, ConnectionLimits(), current_view)
+    return Connections(Routes(apis), Turn(loop), Clock(now_ms), ConnectionLimits(), current_view)
 
 
 def from_prefix(connections, api_key=None):

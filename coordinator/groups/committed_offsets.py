@@ -364,6 +364,8 @@ class CommittedOffsets:
         for group_id, group in self._groups.items():
             topics = self.table.of_group(group_id)
             expired = expired_offsets(group, topics, now_ms, retention_ms)
+            if topics and not expired:
+                continue
             pending = self.pending.by_group.get(group_id)
             if pending:
                 expired = [place for place in expired if place not in pending]

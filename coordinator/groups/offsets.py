@@ -89,10 +89,10 @@ def expired_offsets(
     if not group.offsets_may_expire:
         return []
     empty_since_ms = group.empty_since_ms
-    return [
-        (topic, partition)
-        for topic, offsets in topics.items()
-        if not group.is_subscribed_to(topic)
-        for partition, offset in offsets.items()
-        if is_expired(offset, empty_since_ms, now_ms, retention_ms)
-    ]
+    expired = []
+    for topic, offsets in topics.items():
+        if not group.is_subscribed_to(topic):
+            for partition, offset in offsets.items():
+                if is_expired(offset, empty_since_ms, now_ms, retention_ms):
+                    expired.append((topic, partition))
+    return expired

@@ -336,19 +336,23 @@ class LogCleaner:
         disk: Disk,
         upkeep: WorkQueue,
         timers: Timers,
+        clock_timers: Timers,
         now_ms: Callable[[], int],
         options: CleanerOptions,
     ) -> None:
+        """Looks for work come by `clock_timers`, the steps of work between the requests by `timers`."""
         self.cleaner = cleaner
         self.disk = disk
         self.upkeep = upkeep
         self.timers = timers
+        self.clock_timers = clock_timers
         self.now_ms = now_ms
         self.options = options
         self.loop = asyncio.get_running_loop()
         self.deaths: dict[Partition, int] = {}
         self.may_start_processes = True
         self._lanes: list[_Lane] = []
+        self._waiting: list[Callable[[], None]] = []
 
     def start(self) -> None:
         """Look for something to do now, whenever something is done, and after each back-off."""
@@ -379,11 +383,26 @@ class LogCleaner:
         for lane in self._lanes:
             lane.follow_rate()
 
+    @property
+    def is_at_work(self) -> bool:
+        return any(map(_is_at_work, self._lanes))
+
+    def when_round_ends(self, callback: Callable[[], None]) -> None:
+        """Calls it once, when the next of the present rounds has ended."""
+        self._waiting.append(callback)
+
+    def round_ended(self) -> None:
+        self.share_rate()
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
     def close(self) -> None:
         """End all work at once and remove incomplete files."""
         for lane in self._lanes:
             lane.close()
         self._lanes.clear()
+        self.round_ended()
 
     @property
     def pids(self) -> list[int]:
@@ -430,7 +449,7 @@ class _Lane:
             self.worker.pace(rate)
 
     def look_later(self, delay_ms: float) -> None:
-        self._owner.timers.after(delay_ms, self._look)
+        self._owner.clock_timers.look_after(delay_ms, self._look)
 
     def _rest(self) -> None:
         self.look_later(max(self._owner.options.backoff_ms, BACKOFF_MS_MIN))
@@ -574,7 +593,7 @@ class _Lane:
         if isinstance(self._round, Cleaning) and delay_ms == 0:
             self._owner.deaths.pop(self._round.partition, None)
         self._round = None
-        self._owner.share_rate()
+        self._owner.round_ended()
         self._idle_since_s = self._owner.loop.time()
         if self.is_last:
             self.close()

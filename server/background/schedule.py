@@ -6,8 +6,9 @@ import asyncio
 import os
 
 from odradek.server.background.work import WorkQueue, WorkQueues
+from odradek.server.network._clock import Clock
 from odradek.server.network._pipeline import Turn
-from odradek.server.network.timers import Timers
+from odradek.server.network.timers import ClockTimers, Timers
 
 COLD_READS_AT_ONCE = 4
 """Fetches that wait for the disk, each in a thread; others wait behind these."""
@@ -21,6 +22,7 @@ class Schedule:
 
     __slots__ = (
         "changes",
+        "clock_timers",
         "conversions",
         "cuts",
         "loop",
@@ -34,10 +36,13 @@ class Schedule:
         "views",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self.loop = loop
         self.turn = Turn(loop)
         self.timers = Timers(loop)
+        """For whoever waits, by the system's clock."""
+        self.clock_timers = ClockTimers(loop, clock)
+        """For time-outs of the broker's options, and for work that comes now and then."""
         self.changes = WorkQueue(loop)
         """Changes of topics and settings."""
         self.views = WorkQueue(loop)
@@ -86,6 +91,7 @@ class Schedule:
         ):
             queue.close()
         self.timers.close()
+        self.clock_timers.close()
         self.turn.close()
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.live import LiveConfig
-    from odradek.server.background.cleaner import CleanerOptions
+    from odradek.server.background.cleaner import CleanerOptions, LogCleaner
     from odradek.server.background.schedule import Schedule
     from odradek.server.reconfiguration import Reconfiguration
     from odradek.storage.config import LogConfig
@@ -44,7 +44,7 @@ class Upkeep:
         self._is_checkpointing = False
 
     def start(self, config: BrokerConfig) -> list[Callable[[], None]]:
-        every = self._schedule.timers.every
+        every = self._schedule.clock_timers.every
         maintenance_ms = max(
             min(config.values["log.retention.check.interval.ms"], MAINTENANCE_INTERVAL_MS_MAX),
             MAINTENANCE_INTERVAL_MS_MIN,
@@ -58,7 +58,7 @@ class Upkeep:
             every(expiry_ms, self._expire_producers),
             every(flush_look_interval_ms(config), self._flush_due),
             every(high_watermarks_ms, self._checkpoint_high_watermarks),
-            every(MOVE_INTERVAL_MS, self.move),
+            self._schedule.timers.every(MOVE_INTERVAL_MS, self.move),
         ]
 
     def move(self) -> None:
@@ -100,7 +100,7 @@ class Upkeep:
     def _producers_expired(self, has_late: bool) -> None:
         if has_late:
             again = partial(self._expire_producers, only_late=True)
-            self._schedule.timers.after(EXPIRY_INTERVAL_MS_MIN, again)
+            self._schedule.clock_timers.after(EXPIRY_INTERVAL_MS_MIN, again)
         else:
             self._is_expiring = False
 
@@ -116,7 +116,7 @@ class Upkeep:
         self, delay_ms: float, interval_ms: float, callback: Callable[[], None]
     ) -> Callable[[], None]:
         """`Timers.every`, the first time after `delay_ms`; the returned function ends it."""
-        timers = self._schedule.timers
+        timers = self._schedule.clock_timers
         endings: list[Callable[[], None]] = []
 
         def begin() -> None:
@@ -147,6 +147,8 @@ class Compaction:
         self._reconfiguration = reconfiguration
         self._now_ms = now_ms
         self._is_stopped = False
+        self.cleaner: LogCleaner | None = None
+        """None until a log is compacted."""
         self._endings: list[Callable[[], None]] = []
 
     def start(self) -> Callable[[], None]:
@@ -155,9 +157,9 @@ class Compaction:
         return self._stop
 
     def _look_later(self) -> None:
-        live, timers = self._reconfiguration.live, self._schedule.timers
+        live, timers = self._reconfiguration.live, self._schedule.clock_timers
         delay_ms = max(live.values["log.cleaner.backoff.ms"], CLEANER_LOOK_INTERVAL_MS_MIN)
-        self._endings = [timers.after(delay_ms, self._look).cancel]
+        self._endings = [timers.look_after(delay_ms, self._look).cancel]
 
     def _look(self) -> None:
         if any(partition.config.is_compacted for partition in self._store.places.loaded()):
@@ -171,11 +173,12 @@ class Compaction:
 
         if self._is_stopped:
             return
-        cleaner = LogCleaner(
+        cleaner = self.cleaner = LogCleaner(
             self._store.cleaner,
             self._store.disk,
             self._schedule.upkeep,
             self._schedule.timers,
+            self._schedule.clock_timers,
             self._now_ms,
             _cleaner_options(self._reconfiguration.live),
         )

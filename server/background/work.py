@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.wire.work import Work
@@ -174,6 +174,9 @@ class WorkQueues:
 
     def __len__(self) -> int:
         return sum(map(len, self._queues))
+
+    def __iter__(self) -> Iterator[WorkQueue]:
+        return iter(self._queues)
 
     def run(self, work: Work[Any], done: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
         """See `WorkQueue.run`."""

@@ -18,8 +18,8 @@ from odradek.server.metadata.member_directories import claim_member_directories
 from odradek.server.metadata.meta_properties import new_id
 from odradek.server.metadata.metadata_log import DiskMetadataLog, ThisVoter
 from odradek.server.metadata.metadata_log_start import open_metadata_log
+from odradek.server.network._clock import Clock
 from odradek.server.network.ports import bind_ports
-from odradek.server.network.timers import wall_clock_ms
 from odradek.server.node import Node, do_nothing
 from odradek.wire.errors import KafkaError
 from odradek.wire.schema import uuid_from_text
@@ -44,7 +44,7 @@ class ControllerServer:
         self,
         config: BrokerConfig,
         *,
-        now_ms: Callable[[], int] = wall_clock_ms,
+        clock: Clock | None = None,
         owns_process: bool = False,
         on_end: Callable[[], object] = do_nothing,
         sockets: Mapping[str, Sequence[socket.socket]] = MappingProxyType({}),
@@ -56,7 +56,12 @@ class ControllerServer:
         self.config = config
         self._directory = config.metadata_directory
         self._node = Node(
-            config=config, now_ms=now_ms, owns_process=owns_process, on_end=on_end, sockets=sockets, disk=disk
+            config=config,
+            clock=clock or Clock(),
+            owns_process=owns_process,
+            on_end=on_end,
+            sockets=sockets,
+            disk=disk,
         )
         self._ending = AsyncExitStack()
 

@@ -63,13 +63,13 @@ def serve_controller(
 ) -> Controlling:
     """Serves when it returns. `ports` are bound, `log` has a metadata.version. `ending` gets what undoes it.
     Raises ConfigError with one sentence."""
-    schedule = Schedule(asyncio.get_running_loop())
+    schedule = Schedule(asyncio.get_running_loop(), node.clock)
     ending.callback(schedule.close)
     reconfiguration = Reconfiguration(live_config(node.config))
     controller = loaded_controller(Controller, node.config, log, cluster_id, reconfiguration.live)
     sessions = BrokerSessions(node.config.values["broker.session.timeout.ms"])
     defaults = partition_defaults(node.config)
-    clock_ms = steady_clock_ms(node.now_ms)
+    clock_ms = steady_clock_ms(node.clock)
     watching = Watching(
         controller,
         sessions,
@@ -120,7 +120,7 @@ def serve_controller(
     sweep_tokens(node, controller, schedule, ending)
     follow_tls(node.config, ports, reconfiguration, schedule, ending)
     ending.callback(watching.close)
-    ending.callback(connections.start_sweeping(schedule.timers))
+    ending.callback(connections.start_sweeping(schedule.timers, schedule.clock_timers))
     watching.start()
     ending.callback(ports.close)
     ports.serve(connections)

@@ -50,9 +50,10 @@ if TYPE_CHECKING:
     from odradek.server.coordination.remote_log_ends import RemoteLogEnds
     from odradek.server.coordination.remote_transactions import RemoteTransactions
     from odradek.server.coordination.share_persister import SharePersister
+    from odradek.server.network._clock import Clock
     from odradek.server.network._pipeline import Turn
     from odradek.server.network.broker_peers import BrokerPeers
-    from odradek.server.network.timers import Timers
+    from odradek.server.network.timers import ClockTimers, Timers
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
     from odradek.wire.work import Work
@@ -98,7 +99,8 @@ class Coordinators:
         store: LogStore,
         turn: Turn,
         timers: Timers,
-        now_ms: Callable[[], int],
+        clock_timers: ClockTimers,
+        clock: Clock,
         new_producer_id: Callable[[], int],
         searches: WorkQueue,
         reads: WorkQueues,
@@ -117,8 +119,10 @@ class Coordinators:
         self._store = store
         self._turn = turn
         self._timers = timers
+        self._clock_timers = clock_timers
         self._loop = asyncio.get_running_loop()
-        self._now_ms = now_ms
+        self._clock = clock
+        self._now_ms = clock.now_ms
         self.new_producer_id = new_producer_id
         self._searches = searches
         self._reads = reads
@@ -215,8 +219,8 @@ class Coordinators:
             node_id=self.leadership.node_id,
             settings=self.settings_of_groups(view),
             open_log=lambda index: self._open_log(OFFSETS_TOPIC, index),
-            clock_ms=steady_clock_ms(self._now_ms),
-            call_later=self._loop.call_later,
+            clock_ms=steady_clock_ms(self._clock),
+            call_later=self._clock_timers.call_later,
             new_member_suffix=_new_member_suffix,
             new_member_id=_new_member_id,
             match_topics=self._match_topics,
@@ -301,8 +305,8 @@ class Coordinators:
             open_log=lambda index: self._open_log(TRANSACTIONS_TOPIC, index),
             new_producer_id=self.new_producer_id,
             write_markers=write_markers,
-            clock_ms=steady_clock_ms(self._now_ms),
-            call_later=self._loop.call_later,
+            clock_ms=steady_clock_ms(self._clock),
+            call_later=self._clock_timers.call_later,
             after_loading=self._after_loading,
         )
         coordinator.view_changed(view)
@@ -328,8 +332,8 @@ class Coordinators:
             node_id=self.leadership.node_id,
             settings=self.settings_of_shares(view),
             open_log=lambda index: self._open_log(SHARE_STATE_TOPIC, index),
-            clock_ms=steady_clock_ms(self._now_ms),
-            call_later=self._loop.call_later,
+            clock_ms=steady_clock_ms(self._clock),
+            call_later=self._clock_timers.call_later,
             after_loading=self._after_loading,
         )
         coordinator.view_changed(view)
@@ -364,8 +368,8 @@ class Coordinators:
             live=self._live,
             groups=self.groups,
             turn=self._turn,
-            timers=self._timers,
-            now_ms=self._now_ms,
+            timers=self._clock_timers,
+            clock=self._clock,
             reads=self._reads,
             conversions=self._conversions,
             create=self._create_queue,

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.shares.dead_letters.letters import DeadLetter
     from odradek.coordinator.shares.dead_letters.queue import Effect
     from odradek.coordinator.shares.state.persister import SharePartitionKey
+    from odradek.server.network._clock import Clock
     from odradek.server.network.broker_peers import BrokerPeers
     from odradek.storage.config import LogConfig
     from odradek.storage.log.partition import Partition
@@ -114,7 +115,7 @@ class DeadLetterQueues:
         groups: Callable[[], GroupCoordinator],
         turn: Turn,
         timers: Timers,
-        now_ms: Callable[[], int],
+        clock: Clock,
         reads: WorkQueue,
         conversions: WorkQueue,
         create: Create,
@@ -125,8 +126,8 @@ class DeadLetterQueues:
         self._groups = groups
         self._turn = turn
         self._timers = timers
-        self._now_ms = now_ms
-        self._clock_ms = steady_clock_ms(now_ms)
+        self._now_ms = clock.now_ms
+        self._clock_ms = steady_clock_ms(clock)
         self._reads = reads
         self._conversions = conversions
         self._create = create

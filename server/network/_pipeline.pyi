@@ -10,6 +10,7 @@ from odradek.apis.api import Handler
 from odradek.apis.declaration import Served
 from odradek.apis.turn import Committable, Timers, Until
 from odradek.coordinator.security.client_meters import QuotaMeters
+from odradek.server.network._clock import Clock
 from odradek.server.network.group_flush import Done, Flushes
 
 BUFFER_BYTES: int
@@ -121,12 +122,16 @@ class Dispatcher:
 
     routes: Any
     turn: Turn
-    now_ms: Callable[[], int]
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def now_ms(self) -> Callable[[], int]:
+        """`Clock.now_ms`."""
     authorizer: Authorizer
     meters: QuotaMeters | None
     """None while no client has a quota."""
     timers: Timers | None
-    """Needed with `meters`."""
+    """Timers of `clock`, which end waits for a quota; needed with `meters`."""
     after_requests: Callable[[], None] | None
     """Called when requests were served: a loop that sleeps at once wakes late
     (`server.network.busy_poll`)."""
@@ -145,7 +150,7 @@ class Dispatcher:
         self,
         routes: RouteTable,
         turn: Turn,
-        now_ms: Callable[[], int],
+        clock: Clock,
         request_bytes_max: int,
         current_view: Callable[[], object],
     ) -> None: ...
@@ -234,6 +239,9 @@ class Requests:
     def get_buffer(self, sizehint: int) -> memoryview: ...
     def buffer_updated(self, nbytes: int) -> None: ...
     def resume_if_possible(self) -> None: ...
+    def clock_moved(self, by_ms: int) -> None:
+        """The broker's clock was moved: the connection is idle by the system's time, its login ends by that
+        clock."""
     @property
     def is_held_back(self) -> bool:
         """Whether the client has to wait, since it has used up a quota."""

@@ -44,8 +44,8 @@ cdef class Charges:
             self._meters = found = meters.of(principal, client_id)
             self._client_id, self._principal = client_id, principal
             self._generation = meters.generation
-            self._produce = None if found.produce is None else Credit(found.produce)
-            self._request = None if found.request is None else Credit(found.request)
+            self._produce = None if found.produce is None else Credit(found.produce, self.dispatcher.monotonic_ms)
+            self._request = None if found.request is None else Credit(found.request, self.dispatcher.monotonic_ms)
         return self._meters
 
     cdef settle(self):
@@ -105,12 +105,12 @@ cdef class Charges:
         began_ns = _now_ns()
         encoded = route.encode_frame(response, slot.correlation_id)
         self.until_ns = _now_ns()
-        slot.meters.record_request(self.until_ns - began_ns, self.until_ns // NS_PER_MS)
+        slot.meters.record_request(self.until_ns - began_ns, self.dispatcher.monotonic_ms())
         return encoded
 
     cdef int _charge_response(self, Slot slot, int wait_ms) except -1:
         """The meters are those of the request, whatever client id the connection has named since."""
-        cdef int request_wait_ms = slot.meters.charge_request(slot.took_ns, _now_ns() // NS_PER_MS)
+        cdef int request_wait_ms = slot.meters.charge_request(slot.took_ns, self.dispatcher.monotonic_ms())
         if request_wait_ms > wait_ms:
             wait_ms = request_wait_ms
         if wait_ms:
@@ -122,29 +122,31 @@ cdef class Credit:
     """One meter, and what a connection has used of it since the last charge."""
 
     cdef object meter
+    cdef object monotonic_ms
     cdef double _credit
     cdef double _used
     cdef bint _is_first
 
-    def __init__(self, meter):
+    def __init__(self, meter, monotonic_ms):
         self.meter = meter
+        self.monotonic_ms = monotonic_ms
         self._credit = self._used = 0
         self._is_first = True
 
     cdef int charge(self, double value) except -1:
         if self._is_first:
             self._is_first = False
-            return self.meter.charge(value, _now_ns() // NS_PER_MS)
+            return self.meter.charge(value, self.monotonic_ms())
         if self._credit == 0:
             self._credit = self.meter.credit
         if self._used + value <= self._credit:
             self._used += value
             return 0
         self.settle()
-        return self.meter.charge(value, _now_ns() // NS_PER_MS)
+        return self.meter.charge(value, self.monotonic_ms())
 
     cdef settle(self):
         if self._used:
-            self.meter.record(self._used, _now_ns() // NS_PER_MS)
+            self.meter.record(self._used, self.monotonic_ms())
         self._credit = self._used = 0
         self._is_first = True

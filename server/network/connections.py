@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from odradek.server.network._pipeline import Dispatcher, Turn, monotonic_ms
+from odradek.server.network._clock import Clock
+from odradek.server.network._pipeline import Dispatcher, Turn
 from odradek.server.network.admission import Admission, ConnectionLimits, addresses_of
 from odradek.server.network.connection import Connection, Endpoint
 from odradek.server.network.routes import Routes
-from odradek.server.network.timers import Timers
+from odradek.server.network.timers import ClockTimers, Timers
 
 if TYPE_CHECKING:
     from odradek.coordinator.security.client_meters import QuotaMeters
@@ -39,15 +40,15 @@ class Connections:
         self,
         routes: Routes,
         turn: Turn,
-        now_ms: Callable[[], int],
+        clock: Clock,
         limits: ConnectionLimits,
         current_view: Callable[[], object] = _no_view,
         brokers_listener: str | None = None,
     ) -> None:
         """Connections drop remembered prefixes whenever `current_view` returns another view.
         `brokers_listener` is the listener for other brokers, where there are further listeners."""
-        self.dispatcher = Dispatcher(routes, turn, now_ms, limits.request_bytes_max, current_view)
-        self.admission = Admission(limits, monotonic_ms, brokers_listener)
+        self.dispatcher = Dispatcher(routes, turn, clock, limits.request_bytes_max, current_view)
+        self.admission = Admission(limits, clock.monotonic_ms, brokers_listener)
         self._counted: dict[Connection, tuple[str, str]] = {}
         self.unauthenticated: Unauthenticated | None = None
         """None without a listener on which clients authenticate."""
@@ -111,12 +112,13 @@ class Connections:
         for callback in self._room_watchers:
             callback()
 
-    def start_sweeping(self, timers: Timers) -> Callable[[], None]:
-        """Checks for idle connections from now on; the returned function ends it."""
+    def start_sweeping(self, timers: Timers, clock_timers: ClockTimers) -> Callable[[], None]:
+        """Checks for idle connections from now on; the returned function ends it. Waits for a quota end by
+        `clock_timers`."""
         interval_ms = SWEEP_INTERVAL_MS_MAX
         if self.limits.idle_ms_max >= 0:
             interval_ms = min(interval_ms, max(50, self.limits.idle_ms_max // 4))
-        self.dispatcher.timers = timers
+        self.dispatcher.timers = clock_timers
         previous_ms = self.dispatcher.now_ms()
 
         def sweep() -> None:
@@ -145,6 +147,11 @@ class Connections:
                 connection.abort(f"idle for connections.max.idle.ms={idle_ms_max}{reading}")
             elif connection.requests.active_ms < previous_ms:
                 connection.shrink()
+
+    def clock_moved(self, by_ms: int) -> None:
+        """A test has moved the broker's clock: sockets are silent by the system's time."""
+        for connection in self._open:
+            connection.requests.clock_moved(by_ms)
 
     def close_all(self) -> None:
         """Sends ready responses and closes all connections."""

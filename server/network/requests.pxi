@@ -192,6 +192,13 @@ cdef class Requests:
         if lifetime_ms is not None:
             self._session_ends_ns = _now_ns() + <int64_t> min(lifetime_ms, _SESSION_MS_MAX) * NS_PER_MS
 
+    def clock_moved(self, int64_t by_ms):
+        """The broker's clock was moved, not the time of the client: it has been silent no longer, but its
+        login ends by that clock."""
+        self.active_ms += by_ms
+        if self._session_ends_ns:
+            self._session_ends_ns = max(self._session_ends_ns - by_ms * NS_PER_MS, 1)
+
     def suspend(self):
         """Serves no more: whoever calls this reads the frames that follow, until `end_suspension`."""
         self.is_suspended = self.is_held = True

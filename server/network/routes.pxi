@@ -166,7 +166,9 @@ cdef class Dispatcher:
     cdef readonly object routes
     cdef dict _found
     cdef readonly Turn turn
-    cdef public object now_ms
+    cdef readonly object clock
+    cdef object monotonic_ms
+    cdef readonly object now_ms
     cdef object _current_view
     cdef public object authorizer
     cdef public object meters
@@ -184,11 +186,13 @@ cdef class Dispatcher:
     cdef int64_t _generation
     cdef dict shared  # of this generation
 
-    def __init__(self, routes, Turn turn, now_ms, Py_ssize_t request_bytes_max, current_view):
+    def __init__(self, routes, Turn turn, clock, Py_ssize_t request_bytes_max, current_view):
         self.routes = routes
         self._found = routes.found
         self.turn = turn
-        self.now_ms = now_ms
+        self.clock = clock
+        self.now_ms = clock.now_ms
+        self.monotonic_ms = clock.monotonic_ms
         self._current_view = current_view
         self.authorizer = _ALLOW_ALL
         self.meters = None

@@ -1,7 +1,9 @@
-"""The clock and one heap of timers: every time-out of the broker hangs on a single event loop timer.
+"""Timers: every time-out of the broker hangs on one of two timers of the event loop.
 
-Deadlines are kept on the monotonic clock, so that a jump of the wall clock neither fires nor delays a
-long poll. `now_ms` is the wall clock (milliseconds since 1970): it goes into records and to the machines.
+`Timers` are by the system's clock, for whoever waits: long polls, retries, sockets. `ClockTimers` are by the
+broker's clock (`_clock.pyx`), which a test may move: sessions, transactions, retention, quotas.
+Deadlines are kept on the monotonic clock, so that a jump of the wall clock neither fires nor delays one of
+them. `now_ms` is the wall clock (milliseconds since 1970): it goes into records and to the machines.
 """
 
 from __future__ import annotations
@@ -12,8 +14,14 @@ import logging
 import time
 from collections.abc import Callable
 from itertools import count
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from odradek.server.network._clock import Clock
 
 logger = logging.getLogger("odradek.timers")
+
+NS_PER_MS = 1_000_000
 
 
 def wall_clock_ms() -> int:
@@ -26,10 +34,11 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def steady_clock_ms(now_ms: Callable[[], int]) -> Callable[[], int]:
-    """A clock that begins at `now_ms()` and does not jump: sessions of groups are measured with it."""
-    ahead_ns = now_ms() * 1_000_000 - time.monotonic_ns()
-    return lambda: (time.monotonic_ns() + ahead_ns) // 1_000_000
+def steady_clock_ms(clock: Clock) -> Callable[[], int]:
+    """A clock that begins at `clock.now_ms()` and does not jump: sessions of groups are measured with it."""
+    monotonic_ns = clock.monotonic_ns
+    ahead_ns = clock.now_ms() * NS_PER_MS - monotonic_ns()
+    return lambda: (monotonic_ns() + ahead_ns) // NS_PER_MS
 
 
 class Timer:
@@ -59,6 +68,9 @@ class Timers:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._time: Callable[[], float] = loop.time
+        # The loop's own timers have a resolution of a millisecond: what is due within it runs at once.
+        self._early = 0.001
         self._heap: list[tuple[float, int, Timer]] = []
         self._numbers = count()
         self._cancelled = 0
@@ -78,6 +90,10 @@ class Timers:
             self._arm(deadline)
         return timer
 
+    def look_after(self, delay_ms: float, look: Callable[[], None]) -> Timer:
+        """Calls `look` later, which looks for something to do; the next one would do as well."""
+        return self.after(delay_ms, look)
+
     def every(self, interval_ms: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls `callback` again and again until the returned function is called."""
         stopped = False
@@ -89,14 +105,14 @@ class Timers:
                 callback()
             finally:
                 if not stopped:
-                    pending = self.after(interval_ms, tick)
+                    pending = self.look_after(interval_ms, tick)
 
         def stop() -> None:
             nonlocal stopped
             stopped = True
             pending.cancel()
 
-        pending = self.after(interval_ms, tick)
+        pending = self.look_after(interval_ms, tick)
         return stop
 
     def close(self) -> None:
@@ -128,8 +144,7 @@ class Timers:
 
     def _run_due(self) -> None:
         self._armed = None
-        # The loop's own timers have a resolution of a millisecond: what is due within it runs now.
-        horizon = self._loop.time() + 0.001
+        horizon = self._time() + self._early
         while self._heap and self._heap[0][0] <= horizon:
             timer = heapq.heappop(self._heap)[2]
             timer._is_in_heap = False
@@ -143,3 +158,92 @@ class Timers:
         # A callback that set a timer armed us for that one; one that was set before it may be due earlier.
         if self._heap and (self._armed is None or self._heap[0][0] < self._armed_at):
             self._arm(self._heap[0][0])
+
+
+class ClockTimers(Timers):
+    """Timers of the broker's clock, with deadlines in nanoseconds. While it is frozen they run by `run_due`
+    alone."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        super().__init__(loop)
+        self._clock = clock
+        self._time, self._early = clock.monotonic_ns, NS_PER_MS
+        self._put_off: list[tuple[float, Timer]] = []
+        self.soon = 0
+        """Timers without a delay that are to run in the next turn of the loop."""
+        self.look_ms_min = self.delay_ms_min = 0.0
+        """The shortest delays of looks and of all timers: a test that moves the clock by a day need not have
+        86,400 of each look."""
+
+    def after(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        """See `Timers`. Without a delay it runs in the next turn, also while the clock is frozen."""
+        if delay_ms > 0:
+            return self._after(delay_ms, self.delay_ms_min, callback)
+        timer = Timer(self, callback)
+        self.soon += 1
+        self._loop.call_soon(self._run_soon, timer)
+        return timer
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        """`after` with asyncio's signature."""
+        return self.after(delay_s * 1000, callback)
+
+    def look_after(self, delay_ms: float, look: Callable[[], None]) -> Timer:
+        """See `Timers`; not sooner than after `look_ms_min`."""
+        return self._after(delay_ms, self.look_ms_min, look)
+
+    def _after(self, delay_ms: float, delay_ms_min: float, callback: Callable[[], None]) -> Timer:
+        timer = Timer(self, callback)
+        timer._is_in_heap = True
+        now_ns = self._time()
+        deadline = now_ns + max(delay_ms, delay_ms_min) * NS_PER_MS
+        heapq.heappush(self._heap, (deadline, next(self._numbers), timer))
+        if self._armed is None or deadline < self._armed_at:
+            self._arm(deadline)
+        if delay_ms < delay_ms_min:
+            self._put_off.append((now_ns + delay_ms * NS_PER_MS, timer))
+        return timer
+
+    def hasten(self) -> None:
+        """End the shortest delays: what they have put off is due when it would be without them, or now."""
+        self.look_ms_min = self.delay_ms_min = 0.0
+        put_off, self._put_off = self._put_off, []
+        now_ns = self._time()
+        for deadline, timer in put_off:
+            if timer._callback is not None:
+                # The later entry of the two counts as a cancelled one.
+                heapq.heappush(self._heap, (max(deadline, now_ns), next(self._numbers), timer))
+                self._cancelled += 1
+
+    @property
+    def next_ns(self) -> float | None:
+        """The first deadline, by `Clock.monotonic_ns`; None without one."""
+        while self._heap and self._heap[0][2]._callback is None:
+            heapq.heappop(self._heap)
+            self._cancelled -= 1
+        return self._heap[0][0] if self._heap else None
+
+    def run_due(self) -> None:
+        """Run what is due by the clock."""
+        self._run_due()
+
+    def clock_changed(self) -> None:
+        """The clock was moved, frozen or unfrozen."""
+        self._early = 0 if self._clock.is_frozen else NS_PER_MS
+        if self._armed is not None:
+            self._armed.cancel()
+            self._armed = None
+        if self._heap:
+            self._arm(self._heap[0][0])
+
+    def _arm(self, deadline: float) -> None:
+        if self._armed is not None:
+            self._armed.cancel()
+            self._armed = None
+        if not self._clock.is_frozen:
+            self._armed_at = deadline
+            self._armed = self._loop.call_later(max(deadline - self._time(), 0) / 1e9, self._run_due)
+
+    def _run_soon(self, timer: Timer) -> None:
+        self.soon -= 1
+        timer._run()

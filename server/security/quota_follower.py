@@ -7,7 +7,6 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.server.network._pipeline import monotonic_ms
 from odradek.server.network.admission import AddressRates, addresses_of
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class QuotaFollower:
         windows = Windows(values["quota.window.num"], values["quota.window.size.seconds"] * 1000)
         window_s = values["controller.quota.window.size.seconds"]
         of_controller = Windows(values["controller.quota.window.num"], window_s * 1000)
-        meters = QuotaMeters(monotonic_ms, windows, of_controller)
+        meters = QuotaMeters(self._connections.dispatcher.clock.monotonic_ms, windows, of_controller)
         self._stop_dropping = self._timers.every(DROP_INTERVAL_MS, meters.drop_idle)
         return meters
 

@@ -8,6 +8,7 @@ functions. A part is imported with its first operation: a broker that nobody tes
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Mapping
 from functools import cached_property
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from odradek.server.test_kit.interposing import Interposing
     from odradek.server.test_kit.tested import Tested
 
-PARTS: tuple[str, ...] = ("faults",)
+PARTS: tuple[str, ...] = ("faults", "clock", "logs")
 """Each is a module of this package."""
 
 
@@ -46,6 +47,7 @@ class TestKit:
     def __init__(self, server: Tested) -> None:
         self.server = server
         self._parts: dict[str, Part] = {}
+        self._calls: set[asyncio.Task[Any]] = set()
 
     async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
         """The result of an operation, such as `faults.add`. TestKitError: there is none of this name, it does
@@ -61,7 +63,13 @@ class TestKit:
             inspect.signature(method).bind(**arguments)
         except TypeError as error:
             raise TestKitError(f"{operation}: {error}") from None
-        return await method(**arguments)
+        task = asyncio.current_task()
+        assert task is not None
+        self._calls.add(task)
+        try:
+            return await method(**arguments)
+        finally:
+            self._calls.discard(task)
 
     def part(self, name: str) -> Any:
         """One of `PARTS`, made when it is first needed."""
@@ -79,6 +87,8 @@ class TestKit:
         return Interposing(self.server.connections.dispatcher.routes)
 
     def close(self) -> None:
-        """The broker stops."""
+        """The broker stops: operations that are under way are cancelled."""
+        for task in self._calls:
+            task.cancel()
         for part in self._parts.values():
             part.close()

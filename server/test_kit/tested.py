@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.background.schedule import Schedule
+    from odradek.server.background.upkeep import Compaction
+    from odradek.server.coordination.coordinators import Coordinators
+    from odradek.server.network._clock import Clock
     from odradek.server.network.connections import Connections
     from odradek.server.network.listeners import Listener
     from odradek.storage.directories.store import LogStore
@@ -22,6 +25,12 @@ class Tested(Protocol):
     @property
     def cluster_view(self) -> ClusterView: ...
     @property
+    def coordinators(self) -> Coordinators: ...
+    @property
     def schedule(self) -> Schedule: ...
+    @property
+    def compaction(self) -> Compaction | None: ...
+    @property
+    def clock(self) -> Clock: ...
     @property
     def connections(self) -> Connections: ...

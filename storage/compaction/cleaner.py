@@ -17,6 +17,7 @@ from typing import Protocol
 
 from odradek.storage.compaction.plan import Plan, plan_partition, preload, unread_of_plan
 from odradek.storage.compaction.run import CleanedGroup, CleaningJob, JobSegment, Round, cleaning_round
+from odradek.storage.config import CLEANING_STEP_BYTES
 from odradek.storage.disk import NO_ROOM, Disk, read_file
 from odradek.storage.log.log import Log
 from odradek.storage.log.partition import Partition
@@ -260,6 +261,49 @@ class Cleaner:
                 continue
             self._under_way.add(partition)
             return begun
+        return None
+
+    def compacting(self, partition: Partition, now_ms: int) -> Work[bool]:
+        """Compact a whole log in this thread, a step at a time, also what is clean: the horizons of its
+        tombstones may be over. False if it has to be tried again: a round is under way, or what is to be
+        compacted is not flushed. Raises `OSError`, and `KafkaError` for a damaged log.
+        """
+        first_dirty = partition.log_start_offset
+        while True:
+            if partition in self._under_way:
+                return False
+            yield partial(preload, unread_of_plan(partition.log, first_dirty))
+            plan = plan_partition(partition, now_ms, first_dirty, is_wanted=True)
+            if plan is None:
+                return True
+            is_safe = yield from self._store.noting_flushed(partition, plan.end_offset)
+            if not is_safe or partition in self._under_way:
+                return False
+            reached = yield from self._one_round(partition, plan, now_ms)
+            if reached is None or reached >= plan.end_offset:
+                return reached is not None
+            first_dirty = reached
+
+    def _one_round(self, partition: Partition, plan: Plan, now_ms: int) -> Work[int | None]:
+        """The offset that it has reached; None if the log has changed meanwhile."""
+        settings = CleanerSettings(buffer_bytes=CLEANING_STEP_BYTES)
+        begun = Cleaning(partition, plan, now_ms=now_ms, token=self._store.new_token(), settings=settings)
+        self._under_way.add(partition)
+        running = cleaning_round(self._store.disk, begun.job, urandom(16))
+        try:
+            while True:
+                event = next(running)
+                if isinstance(event, CleanedGroup) and not (yield from self.swap(begun, event, now_ms)):
+                    break
+                yield None
+        except StopIteration as end:
+            first_dirty: int = end.value.first_dirty
+            yield from self.finish(begun, first_dirty)
+            return first_dirty
+        finally:
+            running.close()
+            if partition in self._under_way:
+                finish(self.abandon(begun))
         return None
 
     def swap(self, cleaning: Cleaning, group: CleanedGroup, now_ms: int) -> Work[bool]:

@@ -46,10 +46,11 @@ def plan_cleaning(
     now_ms: int,
     latest_timestamp_of: Callable[[int], int],
     first_timestamp_of: Callable[[int], int],
+    is_wanted: bool = False,
 ) -> Plan | None:
-    """The plan for a log; None if it is not due. `segments` are the sealed segments, oldest first. The two
-    functions return timestamps of the segment at a place in this list; they are called only if a setting
-    needs them.
+    """The plan for a log; None if it is not due. One that `is_wanted` is due as soon as a part is dirty.
+    `segments` are the sealed segments, oldest first. The two functions return timestamps of the segment at a
+    place in this list; they are called only if a setting needs them.
 
     A segment and all segments after it are not cleaned while one of its records is not stable or, in the
     dirty part, younger than `min.compaction.lag.ms`. The log is due when the dirty part has more than
@@ -78,14 +79,16 @@ def plan_cleaning(
         begun = [begun_ms for place in dirty if (begun_ms := first_timestamp_of(place)) > 0]
         overdue_ms = max(now_ms - config.max_compaction_lag_ms - min(begun, default=now_ms), 0)
     ratio = dirty_bytes / (clean_bytes + dirty_bytes)
-    if ratio <= config.min_cleanable_dirty_ratio and not overdue_ms:
+    if ratio <= config.min_cleanable_dirty_ratio and not overdue_ms and not is_wanted:
         return None
     return Plan(first_dirty, segments[stop - 1].end_offset, ratio, overdue_ms)
 
 
-def plan_partition(partition: Partition, now_ms: int, first_dirty: int) -> Plan | None:
-    """The plan for a partition; None if it is not due. The log is compacted up to `first_dirty`. Raises
-    `OSError` if a timestamp cannot be read.
+def plan_partition(
+    partition: Partition, now_ms: int, first_dirty: int, *, is_wanted: bool = False
+) -> Plan | None:
+    """The plan for a partition; None if it is not due (see `plan_cleaning`). The log is compacted up to
+    `first_dirty`. Raises `OSError` if a timestamp cannot be read.
     """
     if not partition.config.is_compacted or not partition.is_available:
         return None
@@ -95,11 +98,18 @@ def plan_partition(partition: Partition, now_ms: int, first_dirty: int) -> Plan 
         log_start_offset=partition.log_start_offset,
         last_stable_offset=partition.last_stable_offset,
         now_ms=now_ms,
+        is_wanted=is_wanted,
     )
 
 
 def _plan_log(
-    log: Log, *, first_dirty: int, log_start_offset: int, last_stable_offset: int, now_ms: int
+    log: Log,
+    *,
+    first_dirty: int,
+    log_start_offset: int,
+    last_stable_offset: int,
+    now_ms: int,
+    is_wanted: bool,
 ) -> Plan | None:
     sealed = log.segments[:-1]
 
@@ -124,6 +134,7 @@ def _plan_log(
         now_ms=now_ms,
         latest_timestamp_of=latest_timestamp_of,
         first_timestamp_of=first_timestamp_of,
+        is_wanted=is_wanted,
     )
 
 

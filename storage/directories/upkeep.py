@@ -63,6 +63,14 @@ class Upkeep:
             yield None
         yield from self.removing_deleted(now_ms)
 
+    def maintaining_all(self, now_ms: int) -> Work[None]:
+        """Retention of every partition now, whenever it would be its turn; then as `maintaining`."""
+        for key in list(self._places.by_key):
+            if self._places.is_known(key):
+                yield from self._maintaining_one(key, now_ms)
+                yield None
+        yield from self.removing_deleted(now_ms)
+
     def _next_keys(self, now_ms: int) -> Iterator[Key]:
         """Continues after the keys of the last call; reaches all partitions in one interval, and each at most
         once.

@@ -357,6 +357,7 @@ class Node:
             now_ms=self._now_ms,
             turn=self.loop,
             timers=self.loop,
+            clock_timers=self.loop,
             changes=self.loop,
             searches=self.loop,
             reads=self.loop,

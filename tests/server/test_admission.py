@@ -176,7 +176,7 @@ class Stage:
             self.broker.connections = Connections(
                 registry.dispatcher.routes,
                 self.broker.turn,
-                registry.dispatcher.now_ms,
+                registry.dispatcher.clock,
                 limits,
                 brokers_listener=brokers_listener,
             )

@@ -14,6 +14,7 @@ from odradek.server import phase_serve
 from odradek.server.background import upkeep, work
 from odradek.server.broker import BrokerServer
 from odradek.server.metadata.meta_properties import METADATA_LOG
+from odradek.server.network._clock import Clock
 from odradek.server.network.timers import wall_clock_ms
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsFile
@@ -723,7 +724,7 @@ def test_what_has_waited_for_flush_ms_is_flushed_while_the_broker_runs(tmp_path,
 
     async def act():
         settings = {"log_flush_scheduler_interval_ms": 10, "log_flush_interval_ms": 60_000}
-        server = BrokerServer(configuration(tmp_path, **settings), now_ms=lambda: clock[0])
+        server = BrokerServer(configuration(tmp_path, **settings), clock=Clock(lambda: clock[0]))
         try:
             await server.start()
             client = await Client.connect(server.port)

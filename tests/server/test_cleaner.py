@@ -52,7 +52,13 @@ class Running:
         self.store.open(wall_clock_ms())
         self.partition, *_ = [self.dirty(topic) for topic in topics]
         self.driver = LogCleaner(
-            self.store.cleaner, self.store.disk, self.upkeep, self.timers, wall_clock_ms, options
+            self.store.cleaner,
+            self.store.disk,
+            self.upkeep,
+            self.timers,
+            self.timers,
+            wall_clock_ms,
+            options,
         )
         self.directory = directory
 

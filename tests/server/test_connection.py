@@ -14,6 +14,7 @@ from odradek.apis.api import LatePart, Waiting
 from odradek.apis.turn import COMMITTED
 from odradek.server.background.work import WorkQueue
 from odradek.server.network import _pipeline, paced_writing
+from odradek.server.network._clock import Clock
 from odradek.server.network._pipeline import BUFFER_BYTES, Turn
 from odradek.server.network.connections import ConnectionLimits, Connections, counts_by_address
 from odradek.server.network.listeners import Listener, accept, bind_listener
@@ -98,7 +99,7 @@ class TinyBroker:
             ALONE: served(EchoRequest, EchoResponse, self.echo),
             VERSIONS: served(EchoRequest, EchoResponse, self.echo),
         }
-        self.connections = Connections(Routes(apis), turn, wall_clock_ms, limits)
+        self.connections = Connections(Routes(apis), turn, Clock(), limits)
 
     def stage(self, request, context):
         position = len(self.partition.staged) + len(self.partition.log)
@@ -457,6 +458,24 @@ def test_who_sends_more_behind_a_long_poll_goes_with_the_idle_time_but_not_behin
             assert (await client.answer())[0] == 1
 
     play(story, idle_ms_max=900)
+
+
+def test_a_broker_whose_clock_is_moved_closes_nobody_as_idle(play):
+    async def story(stage_):
+        client = await stage_.client()
+        client.send(echo(1, "a"))
+        assert (await client.answer())[0] == 1
+        connections = stage_.broker.connections
+        connections.dispatcher.clock.move(86_400_000 * 1_000_000)
+        connections.clock_moved(86_400_000)
+        now_ms = connections.dispatcher.now_ms()
+        connections.sweep(now_ms, now_ms)
+        client.send(echo(2, "b"))
+        assert (await client.answer())[0] == 2
+        connections.sweep(now_ms + 60_000, now_ms)
+        assert await client.is_closed()
+
+    play(story, idle_ms_max=30_000)
 
 
 def test_a_peer_that_leaves_cancels_what_it_waited_for(play):
@@ -1230,7 +1249,7 @@ def test_the_sweep_runs_by_itself(play):
     async def story(stage_):
         client = await stage_.client()
         timers = Timers(stage_.loop)
-        stop = stage_.broker.connections.start_sweeping(timers)
+        stop = stage_.broker.connections.start_sweeping(timers, timers)
         assert await client.is_closed()
         stop()
         assert len(timers) == 0

@@ -13,7 +13,9 @@ from odradek.coordinator.cluster.view import ClusterChange, ClusterView
 from odradek.coordinator.transactions.record_codec import encode_key, encode_value
 from odradek.coordinator.transactions.state import Transaction, TransactionState
 from odradek.server.coordination.coordinators import Coordinators
+from odradek.server.network._clock import Clock
 from odradek.server.network._pipeline import Turn
+from odradek.server.network.timers import ClockTimers
 from odradek.storage.config import LogConfig
 from odradek.storage.log.appends import Origin
 from odradek.wire.end_marker import EndMarker
@@ -63,7 +65,8 @@ class Node:
             store=self.store,
             turn=Turn(asyncio.get_running_loop()),
             timers=None,
-            now_ms=lambda: NOW_MS,
+            clock_timers=ClockTimers(asyncio.get_running_loop(), Clock()),
+            clock=Clock(lambda: NOW_MS),
             new_producer_id=itertools.count(2_000).__next__,
             searches=None,
             reads=None,

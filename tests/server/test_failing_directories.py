@@ -13,6 +13,7 @@ from odradek.embedding.free_port import free_port
 from odradek.server.background.disks import StoreEvents
 from odradek.server.broker import BrokerServer
 from odradek.server.metrics.exposition import label_text
+from odradek.server.network._clock import Clock
 from odradek.storage.disk import OsDisk, OsFile
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (
@@ -347,7 +348,7 @@ def test_a_partition_that_goes_offline_is_in_the_log_until_it_is_back(tmp_path, 
 
     async def act():
         settings = {"log_flush_interval_messages": 1}
-        async with running(tmp_path, "one", settings=settings, now_ms=lambda: clock[0]) as server:
+        async with running(tmp_path, "one", settings=settings, clock=Clock(lambda: clock[0])) as server:
             client = await Client.connect(server.port)
             await client.create("t", 1)
             failing["sync", "/t-0/"] = errno.EIO
@@ -387,7 +388,7 @@ def test_what_a_full_disk_refuses_is_in_the_log_once_a_minute(tmp_path, failing,
         return [line for line in lines_of(caplog) if "Errno 28" in line[1]]
 
     async def act():
-        async with running(tmp_path, "one", now_ms=lambda: clock[0]) as server:
+        async with running(tmp_path, "one", clock=Clock(lambda: clock[0])) as server:
             client = await Client.connect(server.port)
             await client.create("t", 2)
             failing["write", "/t-"] = errno.ENOSPC

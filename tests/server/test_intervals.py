@@ -16,6 +16,7 @@ from odradek.server.background import cleaner as cleaner_module
 from odradek.server.background import schedule
 from odradek.server.broker import BrokerServer
 from odradek.server.coordination import coordinators
+from odradek.server.network._clock import Clock as SystemClock
 from odradek.server.network.connections import Connections
 from odradek.server.network.timers import Timers
 from odradek.storage.checkpoints import LOG_STARTS, RECOVERY_POINTS
@@ -58,12 +59,12 @@ class Clock:
 
     def __init__(self):
         self.passed_ms = 0
+        self.held = HeldTimers(self)
 
     def now_ms(self):
         return START_MS + self.passed_ms
 
-    def timers(self, loop):
-        self.held = HeldTimers(self)
+    def timers(self, loop, clock=None):
         return self.held
 
 
@@ -120,11 +121,12 @@ def run_for_half_a_minute(tmp_path, monkeypatch, settings):
     noting(cleaner_module._Lane, "_look", CLEANER)
     noting(Connections, "left", IDLE)
     monkeypatch.setattr(schedule, "Timers", clock.timers)
+    monkeypatch.setattr(schedule, "ClockTimers", clock.timers)
 
     async def act():
         given = {**dict.fromkeys(TASKS, DAY_MS), FIRST_CHORES: 0, **settings}
         config = load(listen="127.0.0.1:0", data_dir=tmp_path, sets=[f"{n}={v}" for n, v in given.items()])
-        server = BrokerServer(config, now_ms=clock.now_ms)
+        server = BrokerServer(config, clock=SystemClock(clock.now_ms))
         try:
             await server.start()
             finish(server.plane.creating_topics([NewTopic("t", configs={"cleanup.policy": "compact"})]))

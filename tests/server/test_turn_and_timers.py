@@ -8,8 +8,9 @@ import threading
 import pytest
 
 from odradek.apis.turn import COMMITTED, FLUSHED, Until
+from odradek.server.network._clock import Clock
 from odradek.server.network._pipeline import Turn
-from odradek.server.network.timers import Timer, Timers, steady_clock_ms
+from odradek.server.network.timers import NS_PER_MS, ClockTimers, Timer, Timers, steady_clock_ms
 from odradek.wire.errors import ErrorCode, KafkaError
 
 
@@ -255,9 +256,80 @@ def test_a_repeated_timer_goes_on_after_a_failure_until_it_is_ended():
 
 def test_the_steady_clock_does_not_follow_jumps_of_the_wall_clock():
     wall = [1_700_000_000_000]
-    steady = steady_clock_ms(lambda: wall[0])
+    steady = steady_clock_ms(Clock(lambda: wall[0]))
     wall[0] += 3_600_000
     assert 0 <= steady() - 1_700_000_000_000 < 60_000
+
+
+def test_a_clock_goes_with_the_system_until_it_is_moved_or_frozen():
+    wall = [1_700_000_000_000]
+    clock = Clock(lambda: wall[0])
+    steady = steady_clock_ms(clock)
+    clock.move(5_000 * NS_PER_MS)
+    assert clock.now_ms() == 1_700_000_005_000
+    assert 5_000 <= steady() - 1_700_000_000_000 < 60_000
+    clock.freeze()
+    clock.freeze()
+    wall[0] += 1_000
+    frozen = clock.monotonic_ns()
+    assert (clock.now_ms(), clock.monotonic_ns()) == (1_700_000_005_000, frozen)
+    clock.move(NS_PER_MS)
+    assert (clock.now_ms(), clock.monotonic_ns()) == (1_700_000_005_001, frozen + NS_PER_MS)
+    clock.unfreeze()
+    clock.unfreeze()
+    assert clock.now_ms() == 1_700_000_005_001
+    wall[0] += 1_000
+    assert clock.now_ms() == 1_700_000_006_001
+    assert frozen + NS_PER_MS <= clock.monotonic_ns() < frozen + 60_000 * NS_PER_MS
+
+
+def test_timers_of_a_frozen_clock_run_by_word_and_of_one_that_goes_by_themselves():
+    async def act():
+        clock, ran = Clock(), []
+        timers = ClockTimers(asyncio.get_running_loop(), clock)
+        clock.freeze()
+        timers.clock_changed()
+        timers.after(20, lambda: ran.append("late"))
+        timers.after(10, lambda: ran.append("early"))
+        timers.after(0, lambda: ran.append("soon"))
+        await until(lambda: ran == ["soon"])
+        assert timers.next_ns == clock.monotonic_ns() + 10 * NS_PER_MS
+        clock.move(10 * NS_PER_MS)
+        timers.run_due()
+        assert ran == ["soon", "early"]
+        clock.unfreeze()
+        timers.clock_changed()
+        await until(lambda: ran == ["soon", "early", "late"])
+        assert timers.next_ns is None
+
+    asyncio.run(act())
+
+
+def test_looks_that_were_put_off_come_once_when_they_are_hastened():
+    async def act():
+        clock, ran = Clock(), []
+        timers = ClockTimers(asyncio.get_running_loop(), clock)
+        clock.freeze()
+        timers.clock_changed()
+        timers.look_ms_min = 1_000
+        end = timers.every(10, lambda: ran.append(clock.monotonic_ms()))
+        stopped = timers.look_after(10, lambda: ran.append("stopped"))
+        stopped.cancel()
+        begun_ms = clock.monotonic_ms()
+        clock.move(500 * NS_PER_MS)
+        timers.run_due()
+        assert ran == []
+        timers.hasten()
+        timers.run_due()
+        assert ran == [begun_ms + 500]
+        assert len(timers) == 1
+        clock.move(500 * NS_PER_MS)
+        timers.run_due()
+        assert ran == [begun_ms + 500, begun_ms + 1_000]
+        end()
+        assert len(timers) == 0
+
+    asyncio.run(act())
 
 
 def test_the_end_waits_for_the_flush_that_is_under_way():

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -26,6 +27,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +40,7 @@ from odradek.server.process.child_python import child_environment
 from odradek.server.process.main_loop import LIFELINE_VARIABLE, new_event_loop
 
 if TYPE_CHECKING:
+    from odradek.embedding.snapshots import Snapshot, Source
     from odradek.server.broker import BrokerServer
     from odradek.server.metrics.broker_metrics import BrokerMetrics
 
@@ -71,6 +74,8 @@ class Broker:
     temporary directory is deleted by `close` (and by leaving the `with`). `options` are Kafka's options by
     their own names, for those that are no Python names; keywords do the same with underscores for dots.
     `extensions` are APIs, types of groups and options beside those of Kafka, for a broker in a thread.
+    `snapshot` is what it begins with (`embedding/snapshots.py`): a snapshot, an archive, or a data directory
+    that nobody serves; its data directory has to be new. TestKitError: that cannot be.
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class Broker:
         host: str = "127.0.0.1",
         port: int = 0,
         data_dir: str | os.PathLike[str] | None = None,
+        snapshot: Source | None = None,
         start_timeout_s: float = 30.0,
         options: Mapping[str, Any] | None = None,
         extensions: Extensions = NO_EXTENSIONS,
@@ -98,10 +104,17 @@ class Broker:
             data_dir = self._temporary.name
         self.data_dir = Path(data_dir)
         """The data directory."""
+        self._snapshots: weakref.WeakSet[Snapshot] = weakref.WeakSet()
+        self._has_restored = False
+        if snapshot is not None:
+            from odradek.embedding.snapshots import fill
+
+            fill(str(self.data_dir), snapshot)
         named = {name.replace("_", "."): value for name, value in keywords.items()}
         settings = {**EMBEDDED_OPTIONS, **(options or {}), **named}
         if workers != 1:
             settings["odradek.workers"] = workers
+        self._settings, self._extensions = settings, extensions
         self._form: _Form = (
             _Child(host, self.data_dir, settings)
             if process
@@ -149,6 +162,51 @@ class Broker:
             raise RuntimeError("the broker does not run")
         return self._form.call(operation, arguments, timeout_s)
 
+    def snapshot(self) -> Snapshot:
+        """The data as they are now, or as the last stop has left them, for `restore`; see
+        `embedding/snapshots.py`. TestKitError: it is a node of a cluster, has workers or several directories,
+        or a partition is offline."""
+        from odradek.embedding.snapshots import take
+
+        self._refuse_workers()
+        snapshot = take(self)
+        self._snapshots.add(snapshot)
+        return snapshot
+
+    def restore(self, source: Source) -> None:
+        """Returns to a snapshot, or takes the data of an archive or of a directory that nobody serves. The
+        port stays, connections are cut. Works as often as wanted, and also while the broker does not run.
+        TestKitError: nothing has been done."""
+        from odradek.embedding.snapshots import restore
+
+        self._refuse_workers()
+        self._has_restored = True
+        restore(self, source)
+
+    def fork(self) -> Broker:
+        """A second broker with the same data and options at free ports; from now on each has its own. It has
+        to be closed, too. TestKitError: as for `snapshot`."""
+        with self.snapshot() as snapshot:
+            other = Broker(
+                process=isinstance(self._form, _Child),
+                host=self._host,
+                snapshot=snapshot,
+                start_timeout_s=self._start_timeout_s,
+                options=_with_free_ports(self._settings),
+                extensions=self._extensions,
+            )
+        try:
+            return other.start()
+        except BaseException:
+            other.close()
+            raise
+
+    def _refuse_workers(self) -> None:
+        if self._settings.get("odradek.workers", 1) not in (1, "1", None):
+            from odradek.server.test_kit.kit import TestKitError
+
+            raise TestKitError("snapshots are for a broker of one process, and this one has workers")
+
     def stop(self) -> None:
         """Stops it cleanly and keeps the data; harmless when it does not run."""
         self._form.stop()
@@ -165,8 +223,14 @@ class Broker:
         return self.start()
 
     def close(self) -> None:
-        """Stops it and deletes the data directory if that is a temporary one."""
+        """Stops it and deletes its snapshots, and the data directory if that is a temporary one."""
         self.stop()
+        for snapshot in list(self._snapshots):
+            snapshot.close()
+        if self._has_restored:
+            from odradek.embedding.snapshots import remove_leftovers
+
+            remove_leftovers(str(self.data_dir))
         if self._temporary is not None:
             self._temporary.cleanup()
 
@@ -477,6 +541,20 @@ def _address(host: str, port: int) -> str:
 def _port_of(rest_of_ready_line: str) -> int:
     """`HOST:PORT[, HOST:PORT] (node ...)`: the port of the first address."""
     return int(rest_of_ready_line.split()[0].rstrip(",").rpartition(":")[2])
+
+
+def _with_free_ports(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a second broker on the same machine."""
+    if settings.get("advertised.listeners") is not None:
+        from odradek.server.test_kit.kit import TestKitError
+
+        raise TestKitError("a broker with advertised.listeners has no fork: both would have the same address")
+    return {
+        name: re.sub(r":\d+(?=\s*(?:,|$))", ":0", value)
+        if isinstance(value, str) and (name == "listeners" or name.endswith(".listen"))
+        else value
+        for name, value in settings.items()
+    }
 
 
 def _text(value: Any) -> str:

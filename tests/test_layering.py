@@ -84,7 +84,9 @@ ROOMS_MAY_IMPORT = {
     "server.metrics": {"server.network", "server.background", "server.coordination", "server.cluster"},
     "server.network": set(),
     "server.process": set(),
-    "server.test_kit": {"server.background", "server.coordination", "server.network"},
+    "server.test_kit": {
+        *("server.background", "server.coordination", "server.metadata", "server.network"),
+    },
     "server.security": {"server.network", "server.metadata", "server.security.sasl"},
     "server.security.sasl": {"server.network", "server.background", "server.security"},
     "server.workers": {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from odradek.server.test_kit.interposing import Interposing
     from odradek.server.test_kit.tested import Tested
 
-PARTS: tuple[str, ...] = ()
+PARTS: tuple[str, ...] = ("snapshots",)
 """Each is a module of this package."""
 
 
@@ -77,6 +77,13 @@ class TestKit:
         from odradek.server.test_kit.interposing import Interposing
 
         return Interposing(self.server.connections.dispatcher.routes)
+
+    def begin_anew(self, kept: Part) -> None:
+        """The broker serves other data, by other parts of its own: only this part of the kit goes on."""
+        others = [name for name, part in self._parts.items() if part is not kept]
+        for name in others:
+            self._parts.pop(name).close()
+        self.__dict__.pop("interposing", None)
 
     def close(self) -> None:
         """The broker stops."""

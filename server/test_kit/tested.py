@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.background.schedule import Schedule
@@ -28,3 +30,6 @@ class Tested(Protocol):
     def schedule(self) -> Schedule: ...
     @property
     def connections(self) -> Connections: ...
+
+    async def serve_other_data(self, exchange: Callable[[], object]) -> None:
+        """See `BrokerServer.serve_other_data`."""

@@ -105,7 +105,7 @@ class Broker:
         self.data_dir = Path(data_dir)
         """The data directory."""
         self._snapshots: weakref.WeakSet[Snapshot] = weakref.WeakSet()
-        self._has_restored = False
+        self._has_folders = False
         if snapshot is not None:
             from odradek.embedding.snapshots import fill
 
@@ -166,10 +166,7 @@ class Broker:
         """The data as they are now, or as the last stop has left them, for `restore`; see
         `embedding/snapshots.py`. TestKitError: it is a node of a cluster, has workers or several directories,
         or a partition is offline."""
-        from odradek.embedding.snapshots import take
-
-        self._refuse_workers()
-        snapshot = take(self)
+        snapshot = self._take(prepares=True)
         self._snapshots.add(snapshot)
         return snapshot
 
@@ -180,13 +177,13 @@ class Broker:
         from odradek.embedding.snapshots import restore
 
         self._refuse_workers()
-        self._has_restored = True
+        self._has_folders = True
         restore(self, source)
 
     def fork(self) -> Broker:
         """A second broker with the same data and options at free ports; from now on each has its own. It has
         to be closed, too. TestKitError: as for `snapshot`."""
-        with self.snapshot() as snapshot:
+        with self._take(prepares=False) as snapshot:
             other = Broker(
                 process=isinstance(self._form, _Child),
                 host=self._host,
@@ -200,6 +197,13 @@ class Broker:
         except BaseException:
             other.close()
             raise
+
+    def _take(self, *, prepares: bool) -> Snapshot:
+        from odradek.embedding.snapshots import take
+
+        self._refuse_workers()
+        self._has_folders = True
+        return take(self, prepares=prepares)
 
     def _refuse_workers(self) -> None:
         if self._settings.get("odradek.workers", 1) not in (1, "1", None):
@@ -227,7 +231,7 @@ class Broker:
         self.stop()
         for snapshot in list(self._snapshots):
             snapshot.close()
-        if self._has_restored:
+        if self._has_folders:
             from odradek.embedding.snapshots import remove_leftovers
 
             remove_leftovers(str(self.data_dir))

@@ -83,15 +83,16 @@ Source = Snapshot | str | os.PathLike[str]
 """A snapshot; or a path: of an archive, or of a data directory that nobody serves."""
 
 
-def take(broker: Broker) -> Snapshot:
-    """The data as they are now, or as the last stop has left them. TestKitError: this broker has none."""
+def take(broker: Broker, *, prepares: bool) -> Snapshot:
+    """The data as they are now, or as the last stop has left them. `prepares`: the broker is to expect a
+    restore. TestKitError: this broker has none."""
     directory = str(broker.data_dir)
     if is_member(directory):
         raise TestKitError("snapshots are for a broker alone, and this one is a node of a cluster")
     try:
         snapshot = Snapshot(directory)
         if broker.is_running:
-            broker.call_kit("snapshots.add", {"path": snapshot.path})
+            broker.call_kit("snapshots.add", {"path": snapshot.path, "prepares": prepares})
         else:
             files.lay_out_stopped(directory, snapshot.path)
     except BlockingIOError:

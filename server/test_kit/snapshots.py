@@ -12,8 +12,8 @@ their effect or not.
 
 A restore lays out a new data directory while the broker serves; then it cuts the connections, exchanges the
 directories by one rename, and starts all but the process and its ports. A start that fails is undone by the
-same rename. Whoever has returned to a snapshot once will do it again: the next directory is laid out at once.
-The other parts of the test kit begin anew: faults, for one, are gone.
+same rename. The next directory, of the newest snapshot, or of that of the last restore, is laid out in
+advance. The other parts of the test kit begin anew: faults, for one, are gone.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Snapshots:
         # What the next restore will take, and for which source.
         self._prepared: tuple[str, Future[str]] | None = None
 
-    async def add(self, path: str | None = None) -> dict[str, str]:
-        """A snapshot of this moment, in an empty folder of the caller's, or in one that goes with the
-        broker."""
+    async def add(self, path: str | None = None, prepares: bool = True) -> dict[str, str]:
+        """A snapshot of this moment, in an empty folder of the caller's, or in one that goes with the broker.
+        `prepares`: a restore is to be expected."""
         directory = self._directory()
         try:
             folder = path or files.folder_beside(directory, "snapshot")
@@ -77,6 +77,8 @@ class Snapshots:
         id_ = str(self._count)
         if path is None:
             self._paths[id_] = folder
+        if prepares:
+            self._prepare(folder, partial(laid_out, folder, directory, is_snapshot=True))
         return {"id": id_, "path": folder}
 
     async def list(self) -> list[dict[str, str]]:
@@ -111,7 +113,7 @@ class Snapshots:
             try:
                 await self._server.serve_other_data(partial(files.exchange, directory, folder))
                 if is_snapshot:
-                    self._prepared = source, self._worker.submit(lay_out)
+                    self._prepare(source, lay_out)
             finally:
                 self._kit.begin_anew(self)
                 # The former data, or what was not to be.
@@ -125,6 +127,12 @@ class Snapshots:
         except RuntimeError:
             # The broker has stopped meanwhile.
             files.remove(folder)
+
+    def _prepare(self, source: str, lay_out: Callable[[], str]) -> None:
+        former = self._prepared
+        self._prepared = source, self._worker.submit(lay_out)
+        if former is not None:
+            self._worker.submit(_remove_result, former[1])
 
     async def _laid_out(self, source: str, lay_out: Callable[[], str]) -> str:
         prepared, self._prepared = self._prepared, None

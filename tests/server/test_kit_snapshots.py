@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import http.client
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from functools import partial
 
 import confluent_kafka
 import pytest
@@ -20,6 +22,7 @@ import odradek
 from odradek.client.cluster import ANY_NODE, LATEST, Cluster
 from odradek.client.settings import ClientSettings
 from odradek.commands.main import main
+from odradek.embedding.free_port import free_port
 from odradek.server.test_kit.kit import TestKitError
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -488,6 +491,40 @@ def test_workers_and_several_directories_are_refused(tmp_path):
         broker.snapshot()
 
 
+def test_a_node_of_a_cluster_is_refused(tmp_path):
+    port = free_port()
+    node_options = {1: {"odradek.test.api.listen": f"127.0.0.1:{port}"}}
+    with odradek.Cluster(nodes=1, data_dir=tmp_path, node_options=node_options):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            call_http(port, "POST", "", {})
+        sentence = "snapshots are for a broker alone, and this one is a node of a cluster"
+        assert json.loads(refused.value.read()) == {"error": sentence}
+
+
+def test_a_kill_in_the_middle_of_a_restore_leaves_data_that_start(tmp_path):
+    with odradek.Broker(process=True, data_dir=tmp_path / "data") as broker:
+        with connected(broker) as cluster:
+            create_topic(cluster, 20, "orders")
+        send(broker, "orders", b"one")
+        snapshot = broker.snapshot()
+        for milliseconds in range(0, 40, 5):
+            send(broker, "orders", b"two")
+            restoring = threading.Thread(target=restore_if_it_lives, args=(broker, snapshot))
+            restoring.start()
+            restoring.join(milliseconds / 1000)
+            broker.kill()
+            restoring.join()
+            broker.start()
+            assert values(broker, "orders") in ([b"one"], [b"one", b"two"])
+            broker.restore(snapshot)
+    assert [one.name for one in tmp_path.iterdir()] == ["data"]
+
+
+def restore_if_it_lives(broker, snapshot):
+    with contextlib.suppress(OSError, http.client.HTTPException, RuntimeError):
+        broker.restore(snapshot)
+
+
 def test_a_snapshot_goes_with_whoever_has_it(tmp_path):
     broker = odradek.Broker(data_dir=tmp_path / "data").start()
     first, second, third = broker.snapshot(), broker.snapshot(), broker.snapshot()
@@ -503,21 +540,21 @@ def test_a_snapshot_goes_with_whoever_has_it(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["data"]
 
 
+def call_http(port, method, path, body=None):
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/admin/snapshots{path}",
+        None if body is None else json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+        method=method,
+    )
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
+        return json.loads(response.read())
+
+
 def test_other_languages_take_and_restore_over_http(tmp_path):
     options = {"odradek.test.api.listen": "127.0.0.1:0"}
     with odradek.Broker(data_dir=tmp_path / "data", options=options) as broker:
-        port = broker._form._server.test_api_port
-
-        def call(method, path, body=None):
-            request = urllib.request.Request(
-                f"http://127.0.0.1:{port}/admin/snapshots{path}",
-                None if body is None else json.dumps(body).encode(),
-                {"Content-Type": "application/json"},
-                method=method,
-            )
-            with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
-                return json.loads(response.read())
-
+        call = partial(call_http, broker._form._server.test_api_port)
         with connected(broker) as cluster:
             create_topic(cluster, 1, "orders")
         taken = call("POST", "", {})

@@ -82,7 +82,7 @@ class Snapshots:
         return {"id": id_, "path": folder}
 
     async def list(self) -> list[dict[str, str]]:
-        """Those whose folder is not a caller's."""
+        """All that have no folder of a caller's."""
         return [{"id": id_, "path": path} for id_, path in self._paths.items()]
 
     async def remove(self, id: str) -> None:

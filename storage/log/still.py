@@ -100,8 +100,8 @@ def _made_at_end(log: Log) -> dict[str, bytes]:
 
 
 def closed_names(names: list[str], size_of: Callable[[str], int]) -> set[str]:
-    """Of the files in the directory of a log that nobody uses and that opens without a recovery: those that
-    a broker which uses it will not change in place. `size_of` gives the size of a file."""
+    """The files, of those in the directory of a log that nobody uses, that a broker will not change in place
+    when it opens the log without a recovery. `size_of` gives the size of a file."""
     last = max((base for name in names if (base := base_offset_of(name, LOG)) is not None), default=0)
     found = {
         name

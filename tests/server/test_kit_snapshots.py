@@ -552,9 +552,10 @@ def call_http(port, method, path, body=None):
 
 
 def test_other_languages_take_and_restore_over_http(tmp_path):
-    options = {"odradek.test.api.listen": "127.0.0.1:0"}
+    port = free_port()
+    options = {"odradek.test.api.listen": f"127.0.0.1:{port}"}
     with odradek.Broker(data_dir=tmp_path / "data", options=options) as broker:
-        call = partial(call_http, broker._form._server.test_api_port)
+        call = partial(call_http, port)
         with connected(broker) as cluster:
             create_topic(cluster, 1, "orders")
         taken = call("POST", "", {})

@@ -100,16 +100,14 @@ class Broker:
         self._start_timeout_s = start_timeout_s
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if data_dir is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="odradek-")
+            self._temporary = tempfile.TemporaryDirectory(prefix="odradek-", dir=_file_system_of(snapshot))
             data_dir = self._temporary.name
         self.data_dir = Path(data_dir)
         """The data directory."""
         self._snapshots: weakref.WeakSet[Snapshot] = weakref.WeakSet()
         self._has_folders = False
         if snapshot is not None:
-            from odradek.embedding.snapshots import fill
-
-            fill(str(self.data_dir), snapshot)
+            self._fill(snapshot)
         named = {name.replace("_", "."): value for name, value in keywords.items()}
         settings = {**EMBEDDED_OPTIONS, **(options or {}), **named}
         if workers != 1:
@@ -120,6 +118,15 @@ class Broker:
             if process
             else _Thread(host, self.data_dir, settings, extensions)
         )
+
+    def _fill(self, snapshot: Source) -> None:
+        from odradek.embedding.snapshots import fill
+
+        try:
+            fill(str(self.data_dir), snapshot)
+        except BaseException:
+            self._remove_temporary()
+            raise
 
     @property
     def port(self) -> int:
@@ -235,6 +242,9 @@ class Broker:
             from odradek.embedding.snapshots import remove_leftovers
 
             remove_leftovers(str(self.data_dir))
+        self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
         if self._temporary is not None:
             self._temporary.cleanup()
 
@@ -295,6 +305,12 @@ class AsyncBroker:
     async def restart(self) -> Self:
         await asyncio.to_thread(self._broker.restart)
         return self
+
+    async def snapshot(self) -> Snapshot:
+        return await asyncio.to_thread(self._broker.snapshot)
+
+    async def restore(self, source: Source) -> None:
+        await asyncio.to_thread(self._broker.restore, source)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._broker.close)
@@ -545,6 +561,12 @@ def _address(host: str, port: int) -> str:
 def _port_of(rest_of_ready_line: str) -> int:
     """`HOST:PORT[, HOST:PORT] (node ...)`: the port of the first address."""
     return int(rest_of_ready_line.split()[0].rstrip(",").rpartition(":")[2])
+
+
+def _file_system_of(snapshot: Source | None) -> str | None:
+    """The folder of a snapshot, whose files can be shared there; None for the usual one."""
+    path = getattr(snapshot, "path", None)
+    return None if path is None else os.path.dirname(path)
 
 
 def _with_free_ports(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from odradek.storage.directories.places import Place, Places
 from odradek.storage.log.durability import END_CHECKPOINTS
 from odradek.storage.log.partition import Partition
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS
-from odradek.storage.log.segment_paths import CLEANED, DELETED
+from odradek.storage.log.segment_paths import CLEANED, DELETED, INDEX_KINDS, LOG
 from odradek.storage.log.still import closed_names, still_of
 from odradek.wire.errors import ErrorCode, KafkaError
 
@@ -96,8 +96,8 @@ def _add_unopened(found: DirectoryStill, places: Places, place: Place) -> None:
     names = [name for name in places.disk.list(place.path) if not name.endswith((DELETED, CLEANED, ".tmp"))]
     closed = closed_names(names, lambda name: places.disk.size(f"{place.path}/{name}"))
     found.closed.extend(f"{place.name}/{name}" for name in names if name in closed)
-    found.copied.update(
-        (f"{place.name}/{name}", places.disk.size(f"{place.path}/{name}"))
-        for name in names
-        if name not in closed
-    )
+    for name in names:
+        if name not in closed:
+            # Others do not grow, and to open the partition may remove them.
+            grows = name.endswith((LOG, *INDEX_KINDS))
+            found.copied[f"{place.name}/{name}"] = places.disk.size(f"{place.path}/{name}") if grows else None

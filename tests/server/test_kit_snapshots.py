@@ -1,5 +1,6 @@
 """Snapshots of a broker: what a restore brings back, what clients see of it, forks, archives, refusals."""
 
+import asyncio
 import contextlib
 import hashlib
 import http.client
@@ -44,6 +45,11 @@ def create_rolling(broker, topic, partitions, segment_bytes):
     )
     with connected(broker) as cluster:
         ask(cluster, ANY_NODE, CreateTopicsRequest(topics=[wanted]))
+
+
+def create(broker, topic):
+    with connected(broker) as cluster:
+        create_topic(cluster, 1, topic)
 
 
 def ends(broker, topic, partitions=1):
@@ -176,8 +182,7 @@ def test_users_quotas_acls_options_and_commits_come_back(in_process, tmp_path):
             rows = [told(broker, *command.split()) for command in asked]
             return [[{**row, "lag_seconds": None} for row in of_one] for of_one in rows]
 
-        with connected(broker) as cluster:
-            create_topic(cluster, 1, "orders")
+        create(broker, "orders")
         send(broker, "orders", *(b"v" for _ in range(5)))
         change(1)
         before, snapshot = state(), broker.snapshot()
@@ -189,8 +194,7 @@ def test_users_quotas_acls_options_and_commits_come_back(in_process, tmp_path):
 
 def test_an_open_transaction_is_open_again_and_can_be_committed():
     with odradek.Broker() as broker:
-        with connected(broker) as cluster:
-            create_topic(cluster, 1, "orders")
+        create(broker, "orders")
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="shop")
         producer.init_transactions()
         producer.begin_transaction()
@@ -221,8 +225,7 @@ def odradek_transaction(broker, transactional_id):
 
 def test_a_transaction_goes_on_after_a_restore_to_its_middle():
     with odradek.Broker() as broker:
-        with connected(broker) as cluster:
-            create_topic(cluster, 1, "orders")
+        create(broker, "orders")
         producer = confluent_kafka.Producer(
             {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "shop"}
         )
@@ -238,8 +241,7 @@ def test_a_transaction_goes_on_after_a_restore_to_its_middle():
 
 def test_a_consumer_of_each_client_reconnects_by_itself(in_process):
     with odradek.Broker(process=in_process) as broker:
-        with connected(broker) as cluster:
-            create_topic(cluster, 1, "orders")
+        create(broker, "orders")
         send(broker, "orders", b"one")
         snapshot = broker.snapshot()
         python = KafkaConsumer(
@@ -325,8 +327,7 @@ def test_a_snapshot_is_good_for_any_number_of_restores_with_the_same_bytes(in_pr
 def test_an_archive_is_kept_and_restored(in_process, tmp_path, capsys):
     archive = tmp_path / "orders.tar.gz"
     with odradek.Broker(process=in_process) as broker:
-        with connected(broker) as cluster:
-            create_topic(cluster, 1, "orders")
+        create(broker, "orders")
         send(broker, "orders", b"one")
         with broker.snapshot() as snapshot:
             snapshot.save(archive)
@@ -343,8 +344,7 @@ def test_an_archive_is_kept_and_restored(in_process, tmp_path, capsys):
 
 def test_the_command_writes_an_archive_of_a_directory(tmp_path, capsys):
     with odradek.Broker(data_dir=tmp_path / "data") as broker:
-        with connected(broker) as cluster:
-            create_topic(cluster, 1, "orders")
+        create(broker, "orders")
         send(broker, "orders", b"one")
         assert main(["snapshot", str(tmp_path / "data"), str(tmp_path / "running.tar.gz"), "-J"]) == 0
     assert main(["snapshot", str(tmp_path / "data"), str(tmp_path / "stopped.tar.gz"), "-J"]) == 0
@@ -364,8 +364,7 @@ def test_the_command_writes_an_archive_of_a_directory(tmp_path, capsys):
 
 def test_a_stopped_or_killed_broker_has_snapshots_too(tmp_path):
     with odradek.Broker(process=True, data_dir=tmp_path / "data") as broker:
-        with connected(broker) as cluster:
-            create_topic(cluster, 1, "orders")
+        create(broker, "orders")
         send(broker, "orders", b"one")
         broker.kill()
         of_killed = broker.snapshot()
@@ -451,8 +450,7 @@ def test_a_restore_that_cannot_start_leaves_the_former_data(in_process, tmp_path
     other = odradek.Broker(data_dir=tmp_path / "other", node_id=7)
     other.start().stop()
     with odradek.Broker(process=in_process, data_dir=tmp_path / "data") as broker:
-        with connected(broker) as cluster:
-            create_topic(cluster, 1, "orders")
+        create(broker, "orders")
         send(broker, "orders", b"one")
         with pytest.raises(TestKitError, match=r"holds data of node 7, not of node.id="):
             broker.restore(tmp_path / "other")
@@ -525,6 +523,34 @@ def restore_if_it_lives(broker, snapshot):
         broker.restore(snapshot)
 
 
+def test_a_snapshot_of_a_broker_in_asyncio():
+    async def story():
+        async with odradek.AsyncBroker() as broker:
+            await asyncio.to_thread(create, broker, "orders")
+            await asyncio.to_thread(send, broker, "orders", b"one")
+            snapshot = await broker.snapshot()
+            await asyncio.to_thread(send, broker, "orders", b"two")
+            await broker.restore(snapshot)
+            return await asyncio.to_thread(ends, broker, "orders")
+
+    assert asyncio.run(story()) == [1]
+
+
+def test_partitions_that_nobody_has_opened_are_in_a_snapshot(tmp_path, capsys):
+    with odradek.Broker(data_dir=tmp_path / "data") as broker:
+        create_rolling(broker, "orders", 2, 1_000)
+        for number in range(6):
+            send(broker, "orders", b"%d" % number * 400)
+    with odradek.Broker(data_dir=tmp_path / "data") as broker:
+        snapshot = broker.snapshot()
+        before = values(broker, "orders")
+        send(broker, "orders", b"since")
+        assert is_sound(snapshot.path, capsys)
+        broker.restore(snapshot)
+        assert values(broker, "orders") == before
+        assert len(before) == 6
+
+
 def test_a_snapshot_goes_with_whoever_has_it(tmp_path):
     broker = odradek.Broker(data_dir=tmp_path / "data").start()
     first, second, third = broker.snapshot(), broker.snapshot(), broker.snapshot()
@@ -556,8 +582,7 @@ def test_other_languages_take_and_restore_over_http(tmp_path):
     options = {"odradek.test.api.listen": f"127.0.0.1:{port}"}
     with odradek.Broker(data_dir=tmp_path / "data", options=options) as broker:
         call = partial(call_http, port)
-        with connected(broker) as cluster:
-            create_topic(cluster, 1, "orders")
+        create(broker, "orders")
         taken = call("POST", "", {})
         assert call("GET", "") == [taken]
         call("POST", "/save", {"id": taken["id"], "file": str(tmp_path / "kept.tar.gz")})

@@ -33,6 +33,7 @@ from benchmarks import (
     scale,
     security,
     share,
+    snapshots,
     spark,
     transactions,
     workers,
@@ -102,6 +103,7 @@ PARTS = {
     "segments": Part("produce and fetch with up to 3,000 segments", 4, alone(log_growth.segments)),
     "log-size": Part("produce and fetch in a log of 100 GB", 3, alone(log_growth.log_size)),
     "retention": Part("the longest wait while 1,000 segments go", 2, alone(retention.measure)),
+    "snapshots": Part("snapshot and restore of a broker for tests", 2, alone(snapshots.measure)),
     "cold-reads": Part("p99 of produces beside a consumer of cold data, beside Kafka", 7, cold_reads.measure),
     "compaction-latency": Part("p99 of produces while 2 GB are compacted", 9, alone(cleaning.latency)),
     "compaction-speed": Part(

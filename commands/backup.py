@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Writes the backup; returns the exit status."""
     from odradek.client.progress import Progress
-    from odradek.offline.backup import CannotBackUp, back_up, back_up_to
+    from odradek.server.metadata.directory_archive import CannotBackUp, back_up, back_up_to
 
     progress = Progress("backup", terminal())
     try:

@@ -91,6 +91,7 @@ COMMANDS = {
         Command("consume", "print the records of topics", "consume", tells_failures=True),
         Command("bench", "a load for a broker, and its latencies", "bench", tells_failures=True),
         Command("backup", "copy a data directory into a file, also while it is served", "backup"),
+        Command("snapshot", "the same, packed, for tests to begin with", "snapshot"),
         Command("check", "check data directories, and repair them", "check"),
         Command("dump", "show what files of a broker hold", "dump"),
         Command("import-log", "take a topic of Apache Kafka into a data directory", "import_log"),

@@ -72,7 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--test-api",
         metavar="[HOST:]PORT",
-        help="let tests inject faults over HTTP (without a host: 127.0.0.1; default: off)",
+        help="let tests inject faults, move the clock, take snapshots and see requests over HTTP "
+        "(without a host: 127.0.0.1; default: off)",
     )
     parser.add_argument(
         "--set",
@@ -202,10 +203,11 @@ def _address_text(host: str, port: int) -> str:
 
 
 def _test_api_text(server: "NodeServer") -> str:
-    address = server.config.test_api_address
-    if not isinstance(address, tuple):
+    hosts = [one[0] for one in server.config.test_api_addresses if isinstance(one, tuple)]
+    if not hosts:
         return ""
-    return f", test API {_address_text(address[0], server.test_api_port)}"
+    addresses = map(_address_text, hosts, server.test_api_ports)
+    return f", test API {', '.join(addresses)}"
 
 
 def _tell_ready(server: "NodeServer") -> None:

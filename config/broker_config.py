@@ -103,7 +103,7 @@ class BrokerConfig:
     """The same for controllers."""
     metrics_address: tuple[str, int] | None
     """Host and port of the endpoint with metrics; None: there is none."""
-    test_api_address: tuple[str, int] | str | None
+    test_api_addresses: "tuple[tuple[str, int] | str, ...]"
     """Host and port of the test API, or the path of its socket; None: there is none."""
     data_directories: tuple[str, ...]
     metadata_directory: str
@@ -150,8 +150,9 @@ class BrokerConfig:
         self.layers = BrokerLayers(start=dict(given), options=known)
         self.values = options.broker_values(self.layers) if in_cluster else values
         self.topic_defaults = options.topic_defaults(self.values)
-        self.metrics_address = _http_address(METRICS_LISTEN, self.values[METRICS_LISTEN])
-        self.test_api_address = _test_api_address(self.values[TEST_API_LISTEN])
+        metrics = self.values[METRICS_LISTEN]
+        self.metrics_address = _http_address(METRICS_LISTEN, metrics) if metrics else None
+        self.test_api_addresses = tuple(map(_test_api_address, self.values[TEST_API_LISTEN]))
         self.data_directories = _data_directories(self.values)
         self.metadata_directory = _metadata_directory(self.values, self.data_directories)
         self._unused_security: tuple[str, ...] = ()
@@ -165,7 +166,7 @@ class BrokerConfig:
         elif role is Role.CONTROLLER:
             if self.metrics_address is not None:
                 raise ConfigError(f"{METRICS_LISTEN} is for brokers: a controller serves no metrics.")
-            if self.test_api_address is not None:
+            if self.test_api_addresses:
                 raise ConfigError(f"{TEST_API_LISTEN} is for brokers: a controller has no test kit.")
             listener_names = self._resolve_controller(given)
         else:
@@ -521,15 +522,13 @@ def variable_of_option(name: str) -> str:
     return _KAFKA + name.replace("_", "__").replace("-", "___").replace(".", "_").upper()
 
 
-def _http_address(option: str, text: str | None) -> tuple[str, int] | None:
-    if not text:
-        return None
+def _http_address(option: str, text: str) -> tuple[str, int]:
     return _address(option, text if ":" in text else f"127.0.0.1:{text}")
 
 
-def _test_api_address(text: str | None) -> tuple[str, int] | str | None:
+def _test_api_address(text: str) -> tuple[str, int] | str:
     """Host and port, or the path of a socket of the file system."""
-    if text is not None and text.startswith(UNIX):
+    if text.startswith(UNIX):
         return text.removeprefix(UNIX)
     return _http_address(TEST_API_LISTEN, text)
 

@@ -684,8 +684,8 @@ BROKER = (
     Option("odradek.metrics.series.max", HONOURED, INT, 20000, low=0, internal=True,
            doc="Ours, not Kafka's: more series of partitions, or of committed offsets, than this are left "
                "out of the metrics; the sums by topic stay."),
-    Option("odradek.test.api.listen", HONOURED, STRING, None, internal=True,
-           doc="Ours, not Kafka's: [HOST:]PORT, or unix:PATH, where tests inject faults "
+    Option("odradek.test.api.listen", HONOURED, LIST, "", internal=True,
+           doc="Ours, not Kafka's: addresses, [HOST:]PORT or unix:PATH, where tests use the test kit "
                "over HTTP (docs/testing.md); without a host 127.0.0.1. Whoever reaches it may break the "
                "broker."),
     Option("metric.reporters", ACCEPTED, LIST, "org.apache.kafka.common.metrics.JmxReporter",

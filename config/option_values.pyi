@@ -294,7 +294,7 @@ BrokerValues = TypedDict(
         "odradek.log.slow.request.ms": int,
         "odradek.metrics.listen": str | None,
         "odradek.metrics.series.max": int,
-        "odradek.test.api.listen": str | None,
+        "odradek.test.api.listen": tuple[str, ...],
         "metric.reporters": tuple[str, ...],
         "metrics.num.samples": int,
         "metrics.sample.window.ms": int,

@@ -67,7 +67,7 @@ def refuse_bounds(config: BrokerConfig, count: int) -> None:
             raise ConfigError(
                 f"{name}={factor} needs {factor} brokers, and {WORKERS}={count} are {count}: lower it."
             )
-    if config.test_api_address is not None:
+    if config.test_api_addresses:
         raise ConfigError(f"{TEST_API_LISTEN} is for a broker of one process: leave it or {WORKERS} out.")
     oldest = next((one for one in config.listeners if one.protocol in OLDEST), None)
     if oldest is not None:

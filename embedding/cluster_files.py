@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from odradek.config.broker_config import load
+from odradek.config.broker_config import TEST_API_LISTEN, load
 from odradek.config.config_error import ConfigError
 from odradek.config.properties import format_properties
 from odradek.embedding.apache_kafka import (
@@ -91,6 +91,10 @@ class ClusterFiles:
 
     def data_of(self, member: int) -> Path:
         return self.folder_of(member) / "data"
+
+    def test_api_of(self, node: int) -> Any:
+        """Addresses that the options of a node name, or None."""
+        return {**self._options, **self._node_options.get(node, {})}.get(TEST_API_LISTEN)
 
     def write(self) -> None:
         """All files. ClusterStartError for an option that a node does not take."""

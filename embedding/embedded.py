@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -26,12 +27,14 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 from concurrent.futures import CancelledError
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from odradek.config.broker_config import TEST_API_LISTEN
 from odradek.embedding.defaults import EMBEDDED_OPTIONS
 from odradek.embedding.kit_calls import KitSocket, WithTestKit
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
@@ -39,7 +42,7 @@ from odradek.server.process.child_python import child_environment
 from odradek.server.process.main_loop import LIFELINE_VARIABLE, new_event_loop
 
 if TYPE_CHECKING:
-    from odradek.embedding.broker_clock import BrokerClock
+    from odradek.embedding.snapshots import Snapshot, Source
     from odradek.server.broker import BrokerServer
     from odradek.server.metrics.broker_metrics import BrokerMetrics
 
@@ -73,6 +76,8 @@ class Broker(WithTestKit):
     temporary directory is deleted by `close` (and by leaving the `with`). `options` are Kafka's options by
     their own names, for those that are no Python names; keywords do the same with underscores for dots.
     `extensions` are APIs, types of groups and options beside those of Kafka, for a broker in a thread.
+    `snapshot` is what it begins with (`embedding/snapshots.py`): a snapshot, an archive, or a data directory
+    that nobody serves; its data directory has to be new. TestKitError: that cannot be.
     """
 
     def __init__(
@@ -83,6 +88,7 @@ class Broker(WithTestKit):
         host: str = "127.0.0.1",
         port: int = 0,
         data_dir: str | os.PathLike[str] | None = None,
+        snapshot: Source | None = None,
         start_timeout_s: float = 30.0,
         options: Mapping[str, Any] | None = None,
         extensions: Extensions = NO_EXTENSIONS,
@@ -96,19 +102,33 @@ class Broker(WithTestKit):
         self._start_timeout_s = start_timeout_s
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if data_dir is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="odradek-")
+            self._temporary = tempfile.TemporaryDirectory(prefix="odradek-", dir=_file_system_of(snapshot))
             data_dir = self._temporary.name
         self.data_dir = Path(data_dir)
         """The data directory."""
+        self._snapshots: weakref.WeakSet[Snapshot] = weakref.WeakSet()
+        self._has_folders = False
+        if snapshot is not None:
+            self._fill(snapshot)
         named = {name.replace("_", "."): value for name, value in keywords.items()}
         settings = {**EMBEDDED_OPTIONS, **(options or {}), **named}
         if workers != 1:
             settings["odradek.workers"] = workers
+        self._settings, self._extensions = settings, extensions
         self._form: _Form = (
             _Child(host, self.data_dir, settings)
             if process
             else _Thread(host, self.data_dir, settings, extensions)
         )
+
+    def _fill(self, snapshot: Source) -> None:
+        from odradek.embedding.snapshots import fill
+
+        try:
+            fill(str(self.data_dir), snapshot)
+        except BaseException:
+            self._remove_temporary()
+            raise
 
     @property
     def port(self) -> int:
@@ -149,26 +169,54 @@ class Broker(WithTestKit):
             raise RuntimeError("the broker does not run")
         return self._form.call(operation, arguments, timeout_s)
 
-    @property
-    def clock(self) -> BrokerClock:
-        """The time that the broker sees: `broker.clock.advance(hours=1)`."""
-        from odradek.embedding.broker_clock import BrokerClock
+    def snapshot(self) -> Snapshot:
+        """The data as they are now, or as the last stop has left them, for `restore`; see
+        `embedding/snapshots.py`. TestKitError: it is a node of a cluster, has workers or several directories,
+        or a partition is offline."""
+        snapshot = self._take(prepares=True)
+        self._snapshots.add(snapshot)
+        return snapshot
 
-        return BrokerClock(self.call_kit)
+    def restore(self, source: Source) -> None:
+        """Returns to a snapshot, or takes the data of an archive or of a directory that nobody serves. The
+        port stays, connections are cut. Works as often as wanted, and also while the broker does not run.
+        TestKitError: nothing has been done."""
+        from odradek.embedding.snapshots import restore
 
-    def run_retention(self) -> None:
-        """Deletes now what `retention.ms` and `retention.bytes` do not keep, in all topics."""
-        self.call_kit("logs.retain", {})
+        self._refuse_workers()
+        self._has_folders = True
+        restore(self, source)
 
-    def compact(self, topic: str) -> None:
-        """Compacts a topic now, up to its end, however little is dirty. TestKitError: there is no such topic,
-        or its `cleanup.policy` is another one."""
-        self.call_kit("logs.compact", {"topic": topic})
+    def fork(self) -> Broker:
+        """A second broker with the same data and options at free ports; from now on each has its own. It has
+        to be closed, too. TestKitError: as for `snapshot`."""
+        with self._take(prepares=False) as snapshot:
+            other = Broker(
+                process=isinstance(self._form, _Child),
+                host=self._host,
+                snapshot=snapshot,
+                start_timeout_s=self._start_timeout_s,
+                options=_with_free_ports(self._settings),
+                extensions=self._extensions,
+            )
+        try:
+            return other.start()
+        except BaseException:
+            other.close()
+            raise
 
-    def roll(self, topic: str, partition: int | None = None) -> None:
-        """Begins a new segment in a partition, or in all of a topic: retention and compaction only take
-        segments that are closed. TestKitError: there is no such topic or partition."""
-        self.call_kit("logs.roll", {"topic": topic, "partition": partition})
+    def _take(self, *, prepares: bool) -> Snapshot:
+        from odradek.embedding.snapshots import take
+
+        self._refuse_workers()
+        self._has_folders = True
+        return take(self, prepares=prepares)
+
+    def _refuse_workers(self) -> None:
+        if self._settings.get("odradek.workers", 1) not in (1, "1", None):
+            from odradek.server.test_kit.kit import TestKitError
+
+            raise TestKitError("snapshots are for a broker of one process, and this one has workers")
 
     def stop(self) -> None:
         """Stops it cleanly and keeps the data; harmless when it does not run."""
@@ -186,8 +234,17 @@ class Broker(WithTestKit):
         return self.start()
 
     def close(self) -> None:
-        """Stops it and deletes the data directory if that is a temporary one."""
+        """Stops it and deletes its snapshots, and the data directory if that is a temporary one."""
         self.stop()
+        for snapshot in list(self._snapshots):
+            snapshot.close()
+        if self._has_folders:
+            from odradek.embedding.snapshots import remove_leftovers
+
+            remove_leftovers(str(self.data_dir))
+        self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
         if self._temporary is not None:
             self._temporary.cleanup()
 
@@ -248,6 +305,12 @@ class AsyncBroker:
     async def restart(self) -> Self:
         await asyncio.to_thread(self._broker.restart)
         return self
+
+    async def snapshot(self) -> Snapshot:
+        return await asyncio.to_thread(self._broker.snapshot)
+
+    async def restore(self, source: Source) -> None:
+        await asyncio.to_thread(self._broker.restore, source)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._broker.close)
@@ -320,7 +383,7 @@ class _Thread:
         try:
             return calling.result(timeout_s)
         except CancelledError:
-            raise RuntimeError(f"{operation}: the broker has stopped meanwhile") from None
+            raise RuntimeError(f"{operation}: the broker has stopped, or was restored, meanwhile") from None
 
     def stop(self) -> None:
         thread, loop = self._thread, self._loop
@@ -389,10 +452,10 @@ class _Child:
             command += ["--listen", _address(self._host, port)]
         if not self._has_workers:
             self._kit = KitSocket()
-            command += ["--set", "=".join(self._kit.option)]
+            command += ["--set", self._kit.setting(self._settings.get(TEST_API_LISTEN))]
         secrets: dict[str, str] = {}
         for name, value in self._settings.items():
-            if value is None:
+            if value is None or (name == TEST_API_LISTEN and self._kit is not None):
                 continue
             if _may_be_secret(name):
                 secrets[_variable_of(name)] = _text(value)
@@ -501,6 +564,26 @@ def _address(host: str, port: int) -> str:
 def _port_of(rest_of_ready_line: str) -> int:
     """`HOST:PORT[, HOST:PORT] (node ...)`: the port of the first address."""
     return int(rest_of_ready_line.split()[0].rstrip(",").rpartition(":")[2])
+
+
+def _file_system_of(snapshot: Source | None) -> str | None:
+    """The folder of a snapshot, whose files can be shared there; None for the usual one."""
+    path = getattr(snapshot, "path", None)
+    return None if path is None else os.path.dirname(path)
+
+
+def _with_free_ports(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a second broker on the same machine."""
+    if settings.get("advertised.listeners") is not None:
+        from odradek.server.test_kit.kit import TestKitError
+
+        raise TestKitError("a broker with advertised.listeners has no fork: both would have the same address")
+    return {
+        name: re.sub(r":\d+(?=\s*(?:,|$))", ":0", value)
+        if isinstance(value, str) and (name == "listeners" or name.endswith(".listen"))
+        else value
+        for name, value in settings.items()
+    }
 
 
 def _text(value: Any) -> str:

@@ -245,7 +245,7 @@ class Cluster:
 
     def _node(self, node_id: int, port: int) -> Node:
         kit = KitSocket()
-        process = self._process("node", node_id, "--set", "=".join(kit.option))
+        process = self._process("node", node_id, "--set", kit.setting(self._files.test_api_of(node_id)))
         return Node(self, node_id, process, port, self._files.data_of(node_id), kit)
 
     def _controller(self, node_id: int, port: int) -> Controller:

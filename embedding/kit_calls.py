@@ -14,6 +14,7 @@ from odradek.config.broker_config import TEST_API_LISTEN, UNIX
 from odradek.server.test_kit.kit import TestKitError
 
 if TYPE_CHECKING:
+    from odradek.embedding.broker_clock import BrokerClock
     from odradek.embedding.faults import Faults
 
 
@@ -32,6 +33,27 @@ class WithTestKit:
 
         return Faults(self.call_kit)
 
+    @property
+    def clock(self) -> BrokerClock:
+        """The time that the broker sees: `broker.clock.advance(hours=1)`."""
+        from odradek.embedding.broker_clock import BrokerClock
+
+        return BrokerClock(self.call_kit)
+
+    def run_retention(self) -> None:
+        """Deletes now what `retention.ms` and `retention.bytes` do not keep, in all topics."""
+        self.call_kit("logs.retain", {})
+
+    def compact(self, topic: str) -> None:
+        """Compacts a topic now, up to its end, however little is dirty. TestKitError: there is no such topic,
+        or its `cleanup.policy` is another one."""
+        self.call_kit("logs.compact", {"topic": topic})
+
+    def roll(self, topic: str, partition: int | None = None) -> None:
+        """Begins a new segment in a partition, or in all of a topic: retention and compaction only take
+        segments that are closed. TestKitError: there is no such topic or partition."""
+        self.call_kit("logs.roll", {"topic": topic, "partition": partition})
+
 
 class KitSocket:
     """The address of the test kit of one child process, which may start again and again."""
@@ -41,10 +63,11 @@ class KitSocket:
         self._folder = tempfile.TemporaryDirectory(prefix="odradek-kit-")
         self._path = Path(self._folder.name) / "kit.sock"
 
-    @property
-    def option(self) -> tuple[str, str]:
-        """Name and value of the option that opens it."""
-        return TEST_API_LISTEN, f"{UNIX}{self._path}"
+    def setting(self, others: Any) -> str:
+        """NAME=VALUE of the option that opens it. `others` is the option's value for other addresses: a text,
+        a list, or None."""
+        texts = others if isinstance(others, list | tuple) else [others or ""]
+        return f"{TEST_API_LISTEN}={','.join([f'{UNIX}{self._path}', *filter(None, texts)])}"
 
     def call(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None = None) -> Any:
         """Result as of `TestKit.call`; ConnectionError and TimeoutError when the broker does not answer."""

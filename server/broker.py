@@ -15,11 +15,13 @@ of `bind` (`server/cluster/member.py`), and replicates (`server/cluster/replicat
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -136,8 +138,12 @@ class BrokerServer:
         )
         # The last phase, from start to stop.
         self._running: list[Serving] = []
+        # What ends the phases, and what ends all.
+        self._serving_ending = AsyncExitStack()
         self._ending = AsyncExitStack()
-        self._metrics_port = self._test_api_port = 0
+        self._exchanging = asyncio.Lock()
+        self._metrics_port = 0
+        self._test_api_ports: list[int] = []
         self._test_kit: TestKit | None = None
 
     async def start(self) -> None:
@@ -155,16 +161,67 @@ class BrokerServer:
                 "workers are processes, and this broker is a part of one."
             )
         async with AsyncExitStack() as ending:
-            if self.config.values["zookeeper.connect"]:
-                serves = serve_in_zookeeper
-            else:
-                serves = serve_alone if self.config.cluster is None else serve_in_cluster
-            self._running = [await serves(self._node, ending)]
+            ending.push_async_callback(self._end_serving)
+            await self._serve(self._node)
             if self.config.metrics_address is not None:
                 await self._open_metrics(*self.config.metrics_address, ending)
-            if self.config.test_api_address is not None:
-                await self._open_test_api(self.config.test_api_address, ending)
+            if self.config.test_api_addresses:
+                await self._open_test_api(ending)
             self._ending = ending.pop_all()
+
+    async def _serve(self, node: Node) -> None:
+        if self.config.values["zookeeper.connect"]:
+            serves = serve_in_zookeeper
+        else:
+            serves = serve_alone if self.config.cluster is None else serve_in_cluster
+        async with AsyncExitStack() as ending:
+            self._running = [await serves(node, ending)]
+            self._serving_ending = ending.pop_all()
+
+    async def _end_serving(self) -> None:
+        try:
+            await self._serving_ending.pop_all().aclose()
+        finally:
+            self._running = []
+
+    async def serve_other_data(self, exchange: Callable[[], object]) -> None:
+        """Serves what is in its data directory after a call of `exchange`, at the same sockets. Connections
+        are cut, and the present data are left as a kill would leave them. For a node alone.
+
+        Raises what `exchange` or the start raises; the start's after another call of `exchange`, which has to
+        undo the first one, and the former data are served again."""
+        async with self._exchanging:
+            serving = self.serving
+            sockets = serving.opened.bound.ports.duplicates()
+            try:
+                serving.connections.abort_all()
+                serving.opened.deciding.abandon()
+                serving.opened.bound.store.is_abandoned = True
+                await self._end_serving()
+                await self._exchange_and_serve(exchange, sockets)
+            finally:
+                for one in chain.from_iterable(sockets.values()):
+                    one.close()
+
+    async def _exchange_and_serve(
+        self, exchange: Callable[[], object], sockets: Mapping[str, Sequence[socket.socket]]
+    ) -> None:
+        async def serve() -> None:
+            # The phases close what they get.
+            own = {name: [one.dup() for one in some] for name, some in sockets.items()}
+            await self._serve(replace(self._node, sockets=own))
+
+        try:
+            exchange()
+        except BaseException:
+            await serve()
+            raise
+        try:
+            await serve()
+        except BaseException:
+            exchange()
+            await serve()
+            raise
 
     async def _open_metrics(self, host: str, port: int, ending: AsyncExitStack) -> None:
         from odradek.config.broker_config import METRICS_LISTEN
@@ -181,10 +238,10 @@ class BrokerServer:
             ) from None
         ending.push_async_callback(endpoint.close)
 
-    async def _open_test_api(self, address: tuple[str, int] | str, ending: AsyncExitStack) -> None:
+    async def _open_test_api(self, ending: AsyncExitStack) -> None:
         from odradek.server.test_kit.listening import open_test_api
 
-        self._test_api_port = await open_test_api(self.test_kit, address, ending)
+        self._test_api_ports = await open_test_api(self.test_kit, self.config.test_api_addresses, ending)
 
     def controllers_have_ended(self, sentence: str) -> None:
         """No controller will answer any more, for the reason in `sentence`: the node has to end, and a stop
@@ -203,14 +260,12 @@ class BrokerServer:
 
     async def stop(self) -> None:
         """Stops cleanly; harmless a second time, and after a start that failed."""
-        stores = [serving.opened.bound.store for serving in self._running]
-        if self._test_kit is not None:
-            self._test_kit.close()
-            self._test_kit = None
-        try:
+        async with self._exchanging:
+            stores = [serving.opened.bound.store for serving in self._running]
+            if self._test_kit is not None:
+                self._test_kit.close()
+                self._test_kit = None
             await self._ending.pop_all().aclose()
-        finally:
-            self._running = []
         for store in stores:
             if store.left_unclean:
                 paths = ", ".join(sorted(store.left_unclean))
@@ -274,9 +329,9 @@ class BrokerServer:
         return self._metrics_port
 
     @property
-    def test_api_port(self) -> int:
-        """The real port of the test API; 0: there is none, or it has no port."""
-        return self._test_api_port
+    def test_api_ports(self) -> Sequence[int]:
+        """The real ports of the test API."""
+        return self._test_api_ports
 
     @property
     def addresses(self) -> list[tuple[str, str, int]]:

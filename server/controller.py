@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from odradek.server.node import do_nothing
+
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
@@ -30,6 +32,8 @@ class Deciding:
     """Called when the logs are open, before partitions are made."""
     metadata_log: MetadataLogState | None = None
     """The log of the metadata; None where the controllers have it."""
+    abandon: Callable[[], object] = do_nothing
+    """Lets a stop leave the metadata log as a kill would."""
     forward: Forward | None = None
     """Sends requests that change the cluster to its controllers; None where the plane decides."""
     ask_controllers: Callable[[Message], Future[Any]] | None = None

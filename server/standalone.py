@@ -90,6 +90,7 @@ class _Alone:
             when_open=self._when_open,
             homes=self._homes,
             metadata_log=self._log,
+            abandon=self._log.abandon,
         )
 
     @property

@@ -71,8 +71,12 @@ def decode_lines(data: bytes) -> list[list[str]] | None:
 
 def write_offsets(disk: Disk, path: str, offsets: dict[tuple[str, int], int]) -> None:
     """Write a checkpoint of one offset for each (topic, partition)."""
-    lines = [f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()]
-    replace_file(disk, path, encode_lines(lines))
+    replace_file(disk, path, encode_offsets(offsets))
+
+
+def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
+    """The content of the file of `write_offsets`."""
+    return encode_lines([f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()])
 
 
 def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int] | None:
@@ -90,8 +94,13 @@ def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int] | None:
 
 def write_facts(disk: Disk, path: str, facts: Mapping[tuple[str, int], tuple[int, ...]]) -> None:
     """Write a checkpoint of several numbers for each (topic, partition)."""
+    replace_file(disk, path, encode_facts(facts))
+
+
+def encode_facts(facts: Mapping[tuple[str, int], tuple[int, ...]]) -> bytes:
+    """The content of the file of `write_facts`."""
     lines = [" ".join(map(str, (topic, index, *numbers))) for (topic, index), numbers in facts.items()]
-    replace_file(disk, path, encode_lines(lines))
+    return encode_lines(lines)
 
 
 def read_facts(
@@ -110,7 +119,12 @@ def read_facts(
 
 
 def write_leader_epochs(disk: Disk, path: str, entries: list[tuple[int, int]], *, sync: bool = True) -> None:
-    replace_file(disk, path, encode_lines([f"{epoch} {start}" for epoch, start in entries]), sync=sync)
+    replace_file(disk, path, encode_leader_epochs(entries), sync=sync)
+
+
+def encode_leader_epochs(entries: list[tuple[int, int]]) -> bytes:
+    """The content of the file of `write_leader_epochs`."""
+    return encode_lines([f"{epoch} {start}" for epoch, start in entries])
 
 
 def read_leader_epochs(disk: Disk, path: str) -> list[tuple[int, int]] | None:
@@ -175,8 +189,12 @@ def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
 
 
 def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-    content = b'{"version":0,"brokerEpoch":%d}' % broker_epoch
-    replace_file(disk, f"{directory}/{CLEAN_SHUTDOWN}", content)
+    replace_file(disk, f"{directory}/{CLEAN_SHUTDOWN}", encode_clean_shutdown(broker_epoch))
+
+
+def encode_clean_shutdown(broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> bytes:
+    """The content of the file of `write_clean_shutdown`."""
+    return b'{"version":0,"brokerEpoch":%d}' % broker_epoch
 
 
 def previous_broker_epoch(disk: Disk, directories: Iterable[str]) -> int:

@@ -85,7 +85,13 @@ ROOMS_MAY_IMPORT = {
     "server.network": set(),
     "server.process": set(),
     "server.test_kit": {
-        *("server.background", "server.network", "server.security.sasl"),
+        *(
+            "server.background",
+            "server.coordination",
+            "server.metadata",
+            "server.network",
+            "server.security.sasl",
+        ),
     },
     "server.security": {"server.network", "server.metadata", "server.security.sasl"},
     "server.security.sasl": {"server.network", "server.background", "server.security"},

@@ -38,7 +38,8 @@ class ControllerServer:
     """One controller. `start` and `stop` run on the event loop; between them all other attributes can be
     used."""
 
-    metrics_port = test_api_port = 0
+    metrics_port = 0
+    test_api_ports: Sequence[int] = ()
 
     def __init__(
         self,

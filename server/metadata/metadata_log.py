@@ -146,6 +146,7 @@ class DiskMetadataLog:
         """`on_failure(reason)` is called when nothing can be appended any more until the next start."""
         self._on_failure = on_failure
         self.directory = directory
+        self._is_abandoned = False
         self._disk = disk
         self._voter = voter
         self._now_ms = now_ms
@@ -472,7 +473,8 @@ class DiskMetadataLog:
     @property
     def is_snapshot_due_at_stop(self) -> bool:
         """Whether a snapshot saves time at the next start."""
-        return self._end_offset - self._snapshot_end_offset > RECORDS_WITHOUT_SNAPSHOT_MAX
+        count = self._end_offset - self._snapshot_end_offset
+        return count > RECORDS_WITHOUT_SNAPSHOT_MAX and not self._is_abandoned
 
     def writing_snapshot(self, records: Iterable[MetadataRecord], metadata_version: int) -> Work[SnapshotId]:
         """Write a snapshot of the state at the end of the log, as it is when this is called: `records` make
@@ -553,9 +555,16 @@ class DiskMetadataLog:
 
     # End
 
+    def abandon(self) -> None:
+        """`close` leaves the files as a kill would: nothing is written, and no snapshot is due."""
+        self._is_abandoned = True
+
     def close(self) -> None:
         """Write indexes, and close the files. KafkaError (KAFKA_STORAGE_ERROR): the disk has failed; all
         records are there."""
+        if self._is_abandoned:
+            self._log.files.close()
+            return
         try:
             self._log.close()
         except OSError as error:

@@ -25,3 +25,5 @@ class Clock:
         """Stop; harmless a second time."""
     def unfreeze(self) -> None:
         """Go on from the present time, without a jump; harmless when it goes."""
+    def reset(self) -> None:
+        """Be the system's again, whatever was moved or stopped: it may jump backwards."""

@@ -55,6 +55,10 @@ cdef class Clock:
         self._wall_ns = wall_ns - self._wall()
         self._monotonic_ns = monotonic_ns - self._monotonic()
 
+    def reset(self):
+        self.is_frozen = False
+        self._wall_ns = self._monotonic_ns = 0
+
     cdef int64_t _monotonic(self) noexcept:
         return self._monotonic_ns if self.is_frozen else _system_ns(CLOCK_MONOTONIC) + self._monotonic_ns
 

@@ -30,6 +30,7 @@ class Ports:
         self._bound = bound
         self.listeners: list[Listener] = []
         """With their real ports."""
+        self._bound_now: dict[str, list[socket.socket]] = {}
         self._waiting: deque[tuple[Listener, list[socket.socket]]] = deque()
         self._acceptors: list[Acceptor] = []
 
@@ -39,8 +40,11 @@ class Ports:
             listener = Listener(
                 configured.name, configured.host, configured.port, None, socket_options(config)
             )
-            sockets = self._bound.get(configured.name)
-            self._waiting.append((listener, list(sockets) if sockets else bind_listener(listener)))
+            sockets = list(self._bound.get(configured.name) or bind_listener(listener))
+            self._bound_now[listener.name] = sockets
+            if not listener.port and sockets[0].family != socket.AF_UNIX:
+                listener.port = sockets[0].getsockname()[1]
+            self._waiting.append((listener, sockets))
             listener.principal = configured.principal
             listener.tls = _tls_of(config, configured.name)
             advertised = config.advertised.get(configured.name)
@@ -57,6 +61,11 @@ class Ports:
         """Accepts connections from now on."""
         while self._waiting:
             self._acceptors.append(accept(*self._waiting.popleft(), connections))
+
+    def duplicates(self) -> dict[str, list[socket.socket]]:
+        """The same sockets by the names of listeners, for the caller to close: who connects after `close`
+        waits until another one serves them."""
+        return {name: [one.dup() for one in sockets] for name, sockets in self._bound_now.items()}
 
     def close(self) -> None:
         """No client can connect any more; harmless a second time."""

@@ -78,8 +78,8 @@ class NodeServer(Protocol):
         """Zero: there are no metrics."""
 
     @property
-    def test_api_port(self) -> int:
-        """Zero: there is no test API, or it has no port."""
+    def test_api_ports(self) -> Sequence[int]:
+        """Of the addresses of the test API that have one."""
 
     @property
     def config(self) -> BrokerConfig: ...

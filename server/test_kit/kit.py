@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from odradek.server.test_kit.interposing import Interposing
     from odradek.server.test_kit.tested import Tested
 
-PARTS: tuple[str, ...] = ("faults", "clock", "logs")
+PARTS: tuple[str, ...] = ("faults", "clock", "logs", "snapshots")
 """Each is a module of this package."""
 
 
@@ -85,6 +85,17 @@ class TestKit:
         from odradek.server.test_kit.interposing import Interposing
 
         return Interposing(self.server.connections.dispatcher.routes)
+
+    def begin_anew(self, kept: Part) -> None:
+        """The broker serves other data, by other parts of its own: only this part of the kit goes on, and
+        other operations that are under way are cancelled."""
+        for task in self._calls:
+            if task is not asyncio.current_task():
+                task.cancel()
+        others = [name for name, part in self._parts.items() if part is not kept]
+        for name in others:
+            self._parts.pop(name).close()
+        self.__dict__.pop("interposing", None)
 
     def close(self) -> None:
         """The broker stops: operations that are under way are cancelled."""

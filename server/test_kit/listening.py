@@ -1,4 +1,4 @@
-"""Opens the test API of a broker at its address (`odradek.test.api.listen`)."""
+"""Opens the test API of a broker at its addresses (`odradek.test.api.listen`)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import socket
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.broker")
 
 
-async def open_test_api(kit: TestKit, address: tuple[str, int] | str, ending: AsyncExitStack) -> int:
-    """The real port; 0 of a socket of the file system. ConfigError if the address cannot be had."""
+async def open_test_api(
+    kit: TestKit, addresses: Iterable[tuple[str, int] | str], ending: AsyncExitStack
+) -> list[int]:
+    """The real ports, of those that have one. ConfigError if an address cannot be had."""
+    ports = [(await _open(kit, one, ending), isinstance(one, str)) for one in addresses]
+    return [port for port, is_path in ports if not is_path]
+
+
+async def _open(kit: TestKit, address: tuple[str, int] | str, ending: AsyncExitStack) -> int:
     api = HttpApi(kit)
     try:
         if isinstance(address, str):

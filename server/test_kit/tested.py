@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.server.background.schedule import Schedule
     from odradek.server.background.upkeep import Compaction
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 class Tested(Protocol):
     """A broker that serves."""
+
+    config: BrokerConfig
 
     @property
     def listeners(self) -> list[Listener]: ...
@@ -34,3 +39,6 @@ class Tested(Protocol):
     def clock(self) -> Clock: ...
     @property
     def connections(self) -> Connections: ...
+
+    async def serve_other_data(self, exchange: Callable[[], object]) -> None:
+        """See `BrokerServer.serve_other_data`."""

@@ -161,8 +161,8 @@ class FirstWorker:
         return self._broker.metrics_port
 
     @property
-    def test_api_port(self) -> int:
-        return self._broker.test_api_port
+    def test_api_ports(self) -> Sequence[int]:
+        return self._broker.test_api_ports
 
 
 class OneProcess(OsDisk):

@@ -66,6 +66,7 @@ from odradek.wire.work import Work, finish
 
 if TYPE_CHECKING:
     from odradek.storage.compaction.cleaner import Cleaner
+    from odradek.storage.directories.still import DirectoryStill
     from odradek.storage.log.log import Log
 
 CHECKPOINT_INTERVAL_MS = 60_000
@@ -153,6 +154,8 @@ class LogStore:
         )
         self.left_unclean: set[str] = set()
         """Directories that the last `close` could not mark as clean."""
+        self.is_abandoned = False
+        """Whether `close` leaves the directories as a kill would: nothing is flushed, written or marked."""
         self.broker_epoch = checkpoints.UNKNOWN_BROKER_EPOCH
         """The broker epoch of a node of a cluster, for the file of a clean stop (KIP-966)."""
         self._cleaner: Cleaner | None = None
@@ -211,6 +214,9 @@ class LogStore:
         self.places.now_ms = now_ms
         if self._cleaner is not None:
             self._cleaner.close()
+        if self.is_abandoned:
+            self._leave()
+            return
         self._close_many()
         unclean = {home.path for home in homes if home.failure is not None or not home.was_opened}
         for key, place in list(self.places.by_key.items()):
@@ -227,6 +233,15 @@ class LogStore:
         self.left_unclean = unclean
         for home in homes:
             self._close_directory(home, is_clean=home.path not in unclean)
+        self._unlock()
+
+    def _leave(self) -> None:
+        for partition in self.places.loaded():
+            partition.availability.end("is closed.")
+            partition.log.files.close()
+            partition.availability.fail_waiting()
+        for journal in self.flush_journals:
+            journal.close()
         self._unlock()
 
     def _close_directory(self, home: DataDirectory, *, is_clean: bool) -> None:
@@ -454,6 +469,12 @@ class LogStore:
             except OSError as error:
                 sentence = f"Removing the flush journal of {journal.directory} failed: {error}"
                 self.places.failed(journal.directory, error, sentence)
+
+    def still(self, home: DataDirectory) -> "DirectoryStill":
+        """See `still_of_directory`."""
+        from odradek.storage.directories.still import still_of_directory  # for tests of users
+
+        return still_of_directory(self.places, home, self.get)
 
     def flush_due(self, now_ms: int) -> list[Partition]:
         """The partitions that need a `flush` soon: a sealed segment is not on the disk yet, `flush.ms` is

@@ -69,6 +69,7 @@ ELSEWHERE = {
     *(("transactions", "find-hanging"), ("transactions", "abort")),
     *(("topics", "move"), ("cluster", "elect")),
     ("backup", ""),  # tests/server/test_backup.py
+    ("snapshot", ""),  # tests/server/test_kit_snapshots.py
 }
 """test_transactions.py has a transaction that hangs, and compares all of their keys; a broker alone has
 nothing to move or to elect (compat_tests/commands/test_cluster_health.py)."""

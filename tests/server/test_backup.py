@@ -12,7 +12,7 @@ import odradek
 from odradek.client.cluster import LATEST, Cluster
 from odradek.client.settings import ClientSettings
 from odradek.commands.main import main
-from odradek.offline.backup import CannotBackUp, back_up, back_up_to
+from odradek.server.metadata.directory_archive import CannotBackUp, back_up, back_up_to
 from tests.client.topics import create_topic, produce
 
 
@@ -128,7 +128,7 @@ def test_a_place_that_cannot_be_is_refused(tmp_path, name):
         pass
     (tmp_path / "there.tar").touch()
     with pytest.raises(
-        CannotBackUp, match=r"is in .*: choose a place outside of it|exists: a backup replaces"
+        CannotBackUp, match=r"is in .*: choose a place outside of it|exists: no file is replaced"
     ):
         back_up(str(tmp_path / "data"), str(tmp_path / name))
 

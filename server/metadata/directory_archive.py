@@ -1,4 +1,6 @@
-"""`odradek backup`: a data directory as one tar file, also while a broker uses the directory.
+"""A data directory as one tar file, also while a broker uses the directory; and back again.
+
+`odradek backup` and `odradek snapshot` write it; the latter packs it, for a file beside a test.
 
 Without a broker the directory is locked and copied as it is. With one the copy is what a kill would have left
 at one moment, and its first start recovers it as after a kill:
@@ -19,11 +21,14 @@ not in another; its coordinator, which was copied first, ends it.
 """
 
 import io
+import lzma
 import os
+import shutil
 import sqlite3
 import tarfile
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -41,6 +46,7 @@ _FIRST = (checkpoints.RECOVERY_POINTS, checkpoints.LOG_STARTS, checkpoints.HIGH_
 _SMALL = (META, "odradek-scram-secret", "topology-descriptions", *_FIRST)
 _TRANSIENT = (".lock", ".odradek-probe")
 _COORDINATORS = ("__transaction_state", "__consumer_offsets", "__share_group_state")
+_COPIED_BYTES = 1_048_576
 _LISTINGS_MAX = 100
 """Looks at a partition whose files are being exchanged."""
 
@@ -51,6 +57,10 @@ Progressed = Callable[[int, int], object]
 
 class CannotBackUp(Exception):
     """Nothing was written; the text is one sentence for the user."""
+
+
+class CannotUnpack(Exception):
+    """The file is no archive of a data directory; the text is one sentence for the user."""
 
 
 @dataclass(slots=True)
@@ -73,28 +83,55 @@ class _Opened:
     modified_s: float
 
 
-def back_up(directory: str, path: str, progressed: Progressed | None = None) -> BackedUp:
+def back_up(
+    directory: str, path: str, progressed: Progressed | None = None, *, is_packed: bool = False
+) -> BackedUp:
     """Writes the tar file at `path`, which must not exist, readable by its owner alone; it is there when it
-    is complete. Raises CannotBackUp, and OSError for a failure of the disks."""
+    is complete. `is_packed`: with gzip. Raises CannotBackUp, and OSError for a failure of the disks."""
     directory = _data_directory(directory)
     if os.path.lexists(path):
-        raise CannotBackUp(f"{path} exists: a backup replaces no file.")
+        raise CannotBackUp(f"{path} exists: no file is replaced.")
     folder = os.path.dirname(os.path.abspath(path))
     if (os.path.realpath(folder) + os.sep).startswith(os.path.realpath(directory) + os.sep):
         raise CannotBackUp(f"{path} is in {directory}: choose a place outside of it.")
     descriptor, temporary = tempfile.mkstemp(prefix=f"{os.path.basename(path)}.", dir=folder)
     try:
         with os.fdopen(descriptor, "wb") as out:
-            done = _write(directory, out, progressed)
+            done = _write(directory, out, progressed, is_packed=is_packed)
             out.flush()
             os.fsync(out.fileno())
             done.size_bytes = out.tell()
         os.link(temporary, path)
     except FileExistsError:
-        raise CannotBackUp(f"{path} exists: a backup replaces no file.") from None
+        raise CannotBackUp(f"{path} exists: no file is replaced.") from None
     finally:
         os.unlink(temporary)
     return done
+
+
+def unpack(path: str, directory: str) -> None:
+    """Puts the files of an archive into `directory`, which has none. Raises CannotUnpack, and OSError for a
+    failure of the disks."""
+    try:
+        with tarfile.open(path, mode="r:*") as tar:
+            for entry in tar:
+                _unpack_one(tar, entry, directory)
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise CannotUnpack(f"{path} is no archive of a data directory: {error}.") from None
+    if not os.path.isfile(f"{directory}/{META}"):
+        raise CannotUnpack(f"{path} is no archive of a data directory: it has no {META}.")
+
+
+def _unpack_one(tar: tarfile.TarFile, entry: tarfile.TarInfo, directory: str) -> None:
+    folder, _, name = entry.name.removeprefix("./").rpartition("/")
+    if entry.isdir():
+        return
+    content = tar.extractfile(entry) if entry.isfile() else None
+    if content is None or "/" in folder or {folder, name} & {"..", "."} or not name:
+        raise CannotUnpack(f"{tar.name!r} is no archive of a data directory: it has {entry.name!r}.")
+    os.makedirs(f"{directory}/{folder}", exist_ok=True)
+    with content, open(f"{directory}/{folder}/{name}", "xb") as out:
+        shutil.copyfileobj(content, out, _COPIED_BYTES)
 
 
 def back_up_to(directory: str, out: BinaryIO) -> BackedUp:
@@ -109,9 +146,11 @@ def _data_directory(path: str) -> str:
     return path
 
 
-def _write(directory: str, out: BinaryIO, progressed: Progressed | None) -> BackedUp:
+def _write(
+    directory: str, out: BinaryIO, progressed: Progressed | None, *, is_packed: bool = False
+) -> BackedUp:
     _allow_many_files()
-    with ExitStack() as closing_all, tarfile.open(fileobj=out, mode="w|") as tar:
+    with ExitStack() as closing_all, _new_tar(out, is_packed=is_packed) as tar:
         try:
             closing_all.callback(OsDisk().lock(f"{directory}/{checkpoints.LOCK}").release)
         except BlockingIOError:
@@ -130,6 +169,12 @@ def _write(directory: str, out: BinaryIO, progressed: Progressed | None) -> Back
             if progressed is not None:
                 progressed(copied, total)
     return BackedUp(was_running, len(partitions), 0)
+
+
+def _new_tar(out: BinaryIO, *, is_packed: bool) -> tarfile.TarFile:
+    if is_packed:
+        return tarfile.open(fileobj=out, mode="w|gz")
+    return tarfile.open(fileobj=out, mode="w|")
 
 
 # Without a broker -------------------------------------------------------------------------------------
@@ -213,17 +258,26 @@ def _in_memory(directory: str, name: str) -> _Opened:
 
 
 def _copy_of_database(directory: str, name: str, closing_all: ExitStack) -> _Opened:
-    """SQLite's own copy of one moment, with what is only in the write-ahead log."""
     folder = closing_all.enter_context(tempfile.TemporaryDirectory(prefix="odradek-backup-"))
     try:
-        with (
-            closing(sqlite3.connect(f"file:{directory}/{name}?mode=ro", uri=True, timeout=60)) as source,
-            closing(sqlite3.connect(f"{folder}/{name}")) as copy,
-        ):
-            source.backup(copy)
+        copy_database(f"{directory}/{name}", f"{folder}/{name}")
     except sqlite3.Error as error:
         raise CannotBackUp(f"{directory}/{name} cannot be read: {error}.") from None
     return _open(folder, name, closing_all)
+
+
+def is_database(name: str) -> bool:
+    """Whether a file of the data directory is one of SQLite, which `copy_database` copies."""
+    return name in _DATABASES
+
+
+def copy_database(path: str, target: str) -> None:
+    """SQLite's own copy of one moment, with what is only in the write-ahead log. Raises sqlite3.Error."""
+    with (
+        closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=60)) as source,
+        closing(sqlite3.connect(target)) as copy,
+    ):
+        source.backup(copy)
 
 
 def _open(directory: str, name: str, closing_all: ExitStack) -> _Opened:

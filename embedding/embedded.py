@@ -71,6 +71,8 @@ class Broker:
     temporary directory is deleted by `close` (and by leaving the `with`). `options` are Kafka's options by
     their own names, for those that are no Python names; keywords do the same with underscores for dots.
     `extensions` are APIs, types of groups and options beside those of Kafka, for a broker in a thread.
+    `max_versions={"Fetch": 11}` are the last versions of APIs that it serves and advertises; `emulate="3.9"`
+    has it stand in for a release of Kafka from 2.4 on: its APIs, versions and features.
     """
 
     def __init__(
@@ -84,6 +86,8 @@ class Broker:
         start_timeout_s: float = 30.0,
         options: Mapping[str, Any] | None = None,
         extensions: Extensions = NO_EXTENSIONS,
+        max_versions: Mapping[str, int] | None = None,
+        emulate: str | None = None,
         **keywords: Any,
     ) -> None:
         process = process or workers > 1
@@ -100,6 +104,10 @@ class Broker:
         """The data directory."""
         named = {name.replace("_", "."): value for name, value in keywords.items()}
         settings = {**EMBEDDED_OPTIONS, **(options or {}), **named}
+        if max_versions:
+            settings["odradek.max.versions"] = ",".join(f"{api}={last}" for api, last in max_versions.items())
+        if emulate is not None:
+            settings["odradek.emulate"] = emulate
         if workers != 1:
             settings["odradek.workers"] = workers
         self._form: _Form = (

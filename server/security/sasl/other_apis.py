@@ -33,7 +33,7 @@ class OtherApis:
     def respond(self, header: RequestHeader, frame: bytes, position: int) -> tuple[bytes, bool]:
         """See `exchange.Versions`."""
         served = self._routes.served(API_VERSIONS)
-        if header.api_version not in served.api.versions:
+        if header.api_version not in served.versions:
             return self._routes.refuse_version(header.correlation_id), False
         request = decoded(served.api.request, header, frame, position)
         if request.cluster_id is not None and request.node_id != ANY_NODE:

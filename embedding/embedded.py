@@ -27,6 +27,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -38,6 +39,7 @@ from odradek.server.process.child_python import child_environment
 from odradek.server.process.main_loop import LIFELINE_VARIABLE, new_event_loop
 
 if TYPE_CHECKING:
+    from odradek.embedding.seen import Requests, WaitFor
     from odradek.server.broker import BrokerServer
     from odradek.server.metrics.broker_metrics import BrokerMetrics
 
@@ -149,6 +151,21 @@ class Broker:
         if not isinstance(self._form, _Thread):
             raise RuntimeError("the metrics of a broker in its own process are not read from here")
         return self._form.metrics()
+
+    @cached_property
+    def requests(self) -> Requests:
+        """The requests of its clients, with its responses: `broker.requests.record()`, then
+        `broker.requests(api="Produce")` (docs/testing.md)."""
+        from odradek.embedding.seen import Requests
+
+        return Requests(self.call_kit)
+
+    @cached_property
+    def wait_for(self) -> WaitFor:
+        """Waits for records, groups, lag, transactions and requests: `broker.wait_for.lag("shop")`."""
+        from odradek.embedding.seen import WaitFor
+
+        return WaitFor(self.call_kit)
 
     def call_kit(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None = None) -> Any:
         """The result of an operation of the test kit (`server/test_kit/kit.py`); people use the attributes

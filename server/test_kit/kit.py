@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from odradek.server.test_kit.interposing import Interposing
     from odradek.server.test_kit.tested import Tested
 
-PARTS: tuple[str, ...] = ()
+PARTS: tuple[str, ...] = ("requests", "state", "wait_for")
 """Each is a module of this package."""
 
 

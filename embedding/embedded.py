@@ -400,8 +400,7 @@ class _Child:
             else:
                 command += ["--set", f"{name}={_text(value)}"]
         theirs, self._lifeline = os.pipe()
-        # Unnamed: it is gone whatever ends the parent.
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
+        self._stderr = self._new_log()
         try:
             self._process = subprocess.Popen(
                 command,
@@ -449,6 +448,13 @@ class _Child:
                 before, mark, after = line.decode(errors="replace").partition(READY_MARK)
                 if mark and before.startswith("odradek "):
                     return _port_of(after)
+
+    def _new_log(self) -> Any:
+        if self._kit is None:
+            # Unnamed: it is gone whatever ends the parent.
+            return tempfile.TemporaryFile()
+        # Other processes may read it: see `Broker.attached`.
+        return open(self._kit.log_path, "w+b")
 
     def _said(self) -> str:
         """The end of the child's stderr."""

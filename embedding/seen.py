@@ -1,4 +1,4 @@
-"""What a broker has seen, for tests: `broker.requests` and `broker.wait_for`.
+"""The view of a broker, for tests: `broker.requests` and `broker.wait_for`.
 
 broker.requests.record()
 mark = broker.requests.mark()
@@ -22,7 +22,7 @@ CALL_SECONDS = 10.0
 
 
 class WaitTimeout(TimeoutError, AssertionError):
-    """It has not come true in time; the text says what was there instead."""
+    """A wait that has not come true in time; the text says what was there instead."""
 
 
 class CallKit(Protocol):
@@ -202,8 +202,8 @@ class WaitFor:
         since: int | None = None,
         timeout: float = TIMEOUT_SECONDS,
     ) -> list[SeenRequest]:
-        """So many recorded requests, as `broker.requests(...)` finds them; returns these. They may still wait
-        for their responses. TestKitError: nothing is recorded."""
+        """A number of recorded requests, as `broker.requests(...)` finds them; returns these. They may still
+        wait for their responses. TestKitError: nothing is recorded."""
         wanted = {"api": api, "topic": topic, "client_id": client_id, "since": since, "count": count}
         return [_seen(one) for one in self._until("request", wanted, timeout)]
 

@@ -38,7 +38,7 @@ BATCHES_SHOWN_MAX = 100
 RECORDS_SHOWN_MAX = 1000
 """In one request or response."""
 UNPACKED_BYTES_MAX = 4 * 1024 * 1024
-"""Of one batch; the records of a larger one are not shown."""
+"""Limit for one batch; the records of a larger one are not shown."""
 _TOPIC_RESOURCE = 2
 _CODES = {code.value: code.name for code in ErrorCode}
 

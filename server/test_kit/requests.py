@@ -7,6 +7,8 @@ they are none of the APIs' handlers. A quota's throttle time is put into a respo
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import time
 from collections import deque
@@ -27,11 +29,12 @@ if TYPE_CHECKING:
 
 REQUESTS_MAX = 10_000
 BYTES_MAX = 64 * 1024 * 1024
+FOLLOW_SECONDS = 10.0
 _ENTRY_BYTES = 500
 """Memory of an entry besides its texts."""
 
 WAITING, ANSWERED, NONE, CLOSED, FAILED = "waiting", "answered", "none", "closed", "failed"
-"""What became of the response: it is still to come; it was given to the connection; the client expects none,
+"""Fate of the response: it is still to come; it was given to the connection; the client expects none,
 or its connection is closed instead; the connection was closed before; the handler failed."""
 
 
@@ -47,6 +50,7 @@ class _Entry:
         "began_ns",
         "client_id",
         "duration_ms",
+        "ended",
         "head",
         "number",
         "outcome",
@@ -64,6 +68,8 @@ class _Entry:
         self.client_id = context.client_id
         self.topics: set[str] = set()
         self.outcome = WAITING
+        self.ended: int | None = None
+        """Place in the order in which requests end; None: it waits."""
         self.duration_ms: float | None = None
         self.request = self.response = "null"
         self.head = {
@@ -106,17 +112,17 @@ class _Entry:
 class Recorder:
     """The part of the test kit; it is interposed at all APIs while it records."""
 
-    operations = ("record", "stop", "mark", "list", "status")
+    operations = ("record", "stop", "mark", "list", "follow", "status")
 
     def __init__(self, kit: TestKit) -> None:
         self._kit = kit
         self._entries: deque[_Entry] = deque()
-        self._begun = 0
+        self._begun = self._ended = 0
         self._size_bytes = self._dropped = 0
         self._requests_max, self._bytes_max = REQUESTS_MAX, BYTES_MAX
         self._with_records = False
         self._watchers: dict[Callable[[], None], None] = {}
-        self.is_recording = False
+        self.is_recording = self._is_closed = False
 
     # Operations
 
@@ -151,7 +157,8 @@ class Recorder:
         return self._begun
 
     async def status(self) -> dict[str, Any]:
-        """Whether requests are kept, how many are, and how many were dropped for newer ones."""
+        """Whether requests are kept, how many are, and how many were dropped for newer ones; `ended` is the
+        present mark for `follow`."""
         return self._status()
 
     async def list(
@@ -172,8 +179,44 @@ class Recorder:
             "next": self._begun,
         }
 
+    async def follow(
+        self,
+        api: str | None = None,
+        topic: str | None = None,
+        client_id: str | None = None,
+        since: int | None = None,
+        timeout: float = FOLLOW_SECONDS,
+    ) -> dict[str, Any]:
+        """Requests in the order in which they end: those after `next` of the answer before, or from now on.
+        It waits up to `timeout` seconds for the first of them."""
+        first = self._ended if since is None else since
+        came = asyncio.Event()
+        deadline = asyncio.get_running_loop().time() + timeout
+        self.watch(came.set)
+        try:
+            while True:
+                wanted = self.found(api=api, topic=topic, client_id=client_id)
+                ended = [entry for entry in wanted if entry.ended is not None and entry.ended >= first]
+                left = deadline - asyncio.get_running_loop().time()
+                if ended or left <= 0 or self._is_closed:
+                    break
+                came.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await came.wait()
+        finally:
+            self.unwatch(came.set)
+        ended.sort(key=lambda entry: entry.ended or 0)
+        return {
+            "requests": [entry.value() for entry in ended],
+            "dropped": self._dropped,
+            "next": self._ended,
+        }
+
     def close(self) -> None:
         """The broker stops."""
+        self._is_closed = True
+        self._wake()
 
     # For waits
 
@@ -185,7 +228,7 @@ class Recorder:
         client_id: str | None = None,
         since: int | None = None,
     ) -> Sequence[_Entry]:
-        """Those that are kept. TestKitError: nobody has asked to keep any, or there is no such API."""
+        """Kept requests. TestKitError: nobody has asked to keep any, or there is no such API."""
         if not self.is_recording:
             raise TestKitError(
                 "no requests are recorded: call requests.record() before those that you look for"
@@ -235,7 +278,8 @@ class Recorder:
 
     def _end(self, entry: _Entry, outcome: str, response: Any = None) -> None:
         entry.duration_ms = round((time.perf_counter_ns() - entry.began_ns) / 1e6, 3)
-        entry.outcome = outcome
+        entry.outcome, entry.ended = outcome, self._ended
+        self._ended += 1
         if response is not None and self.is_recording and entry.number >= self._oldest:
             self._size_bytes -= entry.size_bytes
             entry.response = self._text(response, entry.version, entry.topics)
@@ -275,6 +319,7 @@ class Recorder:
             "recorded": len(self._entries),
             "dropped": self._dropped,
             "size_bytes": self._size_bytes,
+            "ended": self._ended,
         }
 
     def _check_api(self, api: str | None) -> None:

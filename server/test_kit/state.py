@@ -1,5 +1,5 @@
-"""What is there: topics with their records, groups with members and lag (`state.topics`, `state.groups`); and
-the same for waits (`server/test_kit/wait_for.py`).
+"""State for tests: topics with their records, groups with members and lag (`state.topics`, `state.groups`),
+and the same for waits (`server/test_kit/wait_for.py`).
 """
 
 from __future__ import annotations

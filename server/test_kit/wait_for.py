@@ -117,7 +117,7 @@ class Waits:
         since: int | None = None,
         timeout: float = TIMEOUT_SECONDS,
     ) -> dict[str, Any]:
-        """So many recorded requests, as `requests.list` finds them. Found are these."""
+        """A number of recorded requests, as `requests.list` finds them. Found are these."""
         recorder: Recorder = self._kit.part("requests")
         wanted = {"api": api, "topic": topic, "client_id": client_id, "since": since}
         return await self._until(_Request(recorder, wanted, count), timeout)
@@ -167,7 +167,7 @@ class Waits:
 
 
 class Condition(ABC):
-    """What is waited for. On the event loop."""
+    """Something to wait for. On the event loop."""
 
     found: Any = None
     """The value for who waits, after a look that was true."""
@@ -203,7 +203,7 @@ class _WithLogs(Condition):
         self._watched: dict[Partition, None] = {}
 
     def logs(self) -> Iterable[Partition]:
-        """Those that there are now."""
+        """Logs that there are now."""
         raise NotImplementedError
 
     def watch(self, wake: Callable[[], None]) -> None:

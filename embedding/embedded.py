@@ -33,7 +33,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from odradek.embedding.defaults import EMBEDDED_OPTIONS
-from odradek.embedding.kit_calls import KitSocket
+from odradek.embedding.kit_calls import KitSocket, call_at
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
 from odradek.server.process.child_python import child_environment
 from odradek.server.process.main_loop import LIFELINE_VARIABLE, new_event_loop
@@ -62,7 +62,12 @@ class _Form(Protocol):
     @property
     def is_running(self) -> bool: ...
 
+    @property
+    def pid(self) -> int | None: ...
+
     def call(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None) -> Any: ...
+
+    def log(self) -> bytes: ...
 
 
 class Broker:
@@ -118,6 +123,35 @@ class Broker:
             else _Thread(host, self.data_dir, settings, extensions)
         )
 
+    @classmethod
+    def attached(cls, attachment: Mapping[str, Any]) -> Self:
+        """A handle to a broker that another process has started (its `attachment`). It does all but `start`,
+        `stop`, `kill` and `restart`, which raise RuntimeError."""
+        broker = cls.__new__(cls)
+        broker._host, broker._port = attachment["host"], attachment["port"]
+        broker._start_timeout_s, broker._temporary = 0.0, None
+        broker.data_dir = Path(attachment["data_dir"])
+        broker._form = _Attached(attachment["pid"], attachment["kit"], attachment["log"])
+        return broker
+
+    @property
+    def attachment(self) -> dict[str, Any]:
+        """Texts and numbers with which other processes of this machine make an `attached` broker.
+        RuntimeError unless it runs with `process=True`, without workers."""
+        if not isinstance(self._form, _Child) or self._form.kit is None or self.pid is None:
+            raise RuntimeError(
+                "only a running broker in one process of its own has handles in other processes"
+            )
+        kit = self._form.kit
+        return {
+            "host": self._host,
+            "port": self._port,
+            "data_dir": str(self.data_dir),
+            "pid": self.pid,
+            "kit": kit.path,
+            "log": str(kit.log_path),
+        }
+
     @property
     def port(self) -> int:
         """The port, with workers that of the first; 0 before the first start when none was given."""
@@ -136,7 +170,12 @@ class Broker:
     @property
     def pid(self) -> int | None:
         """Process id of the child; None for a broker in a thread or one that does not run."""
-        return self._form.pid if isinstance(self._form, _Child) else None
+        return self._form.pid
+
+    def log(self) -> str:
+        """All that it has logged since its start, for `process=True`; empty for a broker in a thread, whose
+        loggers are those of the program below "odradek"."""
+        return self._form.log().decode(errors="replace")
 
     def start(self) -> Self:
         """Starts it and returns when it answers; BrokerStartError with the reason if it does not."""
@@ -211,7 +250,7 @@ class Broker:
         self.close()
 
     def __repr__(self) -> str:
-        form = "process" if isinstance(self._form, _Child) else "thread"
+        form = "thread" if isinstance(self._form, _Thread) else "process"
         state = f"on {self.bootstrap_servers}" if self.is_running else "stopped"
         return f"<odradek.Broker in a {form}, {state}>"
 
@@ -286,6 +325,13 @@ class _Thread:
     @property
     def is_running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def pid(self) -> int | None:
+        return None
+
+    def log(self) -> bytes:
+        return b""
 
     def start(self, port: int, timeout_s: float) -> int:
         from odradek.config.broker_config import load
@@ -373,7 +419,7 @@ class _Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline = -1
         self._stderr: Any = None
-        self._kit: KitSocket | None = None
+        self.kit: KitSocket | None = None
 
     @property
     def is_running(self) -> bool:
@@ -389,8 +435,8 @@ class _Child:
             # The argument would replace them, and what they say of TLS and SASL.
             command += ["--listen", _address(self._host, port)]
         if not self._has_workers:
-            self._kit = KitSocket()
-            command += ["--set", "=".join(self._kit.option)]
+            self.kit = KitSocket()
+            command += ["--set", "=".join(self.kit.option)]
         secrets: dict[str, str] = {}
         for name, value in self._settings.items():
             if value is None:
@@ -427,9 +473,9 @@ class _Child:
         self._end(signal.SIGKILL)
 
     def call(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None) -> Any:
-        if self._kit is None:
+        if self.kit is None:
             raise RuntimeError("the test kit is for a broker of one process: use Broker(workers=1)")
-        return self._kit.call(operation, arguments, timeout_s)
+        return self.kit.call(operation, arguments, timeout_s)
 
     def _wait_until_ready(self, timeout_s: float) -> int:
         assert self._process is not None
@@ -450,11 +496,17 @@ class _Child:
                     return _port_of(after)
 
     def _new_log(self) -> Any:
-        if self._kit is None:
+        if self.kit is None:
             # Unnamed: it is gone whatever ends the parent.
             return tempfile.TemporaryFile()
-        # Other processes may read it: see `Broker.attached`.
-        return open(self._kit.log_path, "w+b")
+        # Other processes may read it, too: see `_Attached`.
+        return open(self.kit.log_path, "w+b")
+
+    def log(self) -> bytes:
+        if self._stderr is None:
+            return b""
+        # Not by the object's own position, at which the child writes.
+        return os.pread(self._stderr.fileno(), os.fstat(self._stderr.fileno()).st_size, 0)
 
     def _said(self) -> str:
         """The end of the child's stderr."""
@@ -477,9 +529,9 @@ class _Child:
                 # Workers are no children of this process: the last one closes the pipe.
                 process.stdout.read()
             process.stdout.close()
-        if self._kit is not None:
-            self._kit.close()
-            self._kit = None
+        if self.kit is not None:
+            self.kit.close()
+            self.kit = None
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
@@ -492,6 +544,33 @@ class _Child:
             process.send_signal(signal_number)
         elif process.poll() is None:
             os.killpg(process.pid, signal_number)
+
+
+class _Attached:
+    """A broker of another process, at its socket of the file system."""
+
+    def __init__(self, pid: int, kit_path: str, log_path: str) -> None:
+        self.pid: int | None = pid
+        self._kit_path, self._log_path = kit_path, Path(log_path)
+
+    @property
+    def is_running(self) -> bool:
+        return os.path.exists(self._kit_path)
+
+    def start(self, port: int, timeout_s: float) -> int:
+        raise RuntimeError("this broker is started by another process")
+
+    def stop(self) -> None:
+        raise RuntimeError(
+            "this broker is shared with other processes, and is stopped by the one that started it: use "
+            "odradek_fresh_broker for a test that stops its broker"
+        )
+
+    def call(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None) -> Any:
+        return call_at(self._kit_path, operation, arguments, timeout_s)
+
+    def log(self) -> bytes:
+        return self._log_path.read_bytes() if self._log_path.exists() else b""
 
 
 def _is_readable(descriptor: int, timeout_s: float) -> bool:

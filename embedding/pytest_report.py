@@ -49,7 +49,10 @@ def _topics(broker: Broker) -> list[str]:
     topics = broker.call_kit("state.topics", {}, CALL_SECONDS)
     return _listed(
         "topics",
-        [f"{one['topic']}: {one['partitions']} partitions, {one['offsets']} offsets" for one in topics],
+        [
+            f"{one['topic']}: {_number(one['partitions'], 'partition')}, {_number(one['offsets'], 'offset')}"
+            for one in topics
+        ],
     )
 
 
@@ -58,7 +61,7 @@ def _groups(broker: Broker) -> list[str]:
     return _listed(
         "groups",
         [
-            f"{one['group']}: {one['state']}, {len(one['members'])} members, lag {one['lag']}"
+            f"{one['group']}: {one['state']}, {_number(len(one['members']), 'member')}, lag {one['lag']}"
             for one in groups
         ],
     )
@@ -93,6 +96,10 @@ def _error_names(value: Any) -> Iterator[str]:
                 yield one
             else:
                 yield from _error_names(one)
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _listed(heading: str, lines: list[str]) -> list[str]:

@@ -187,7 +187,7 @@ class Recorder:
         since: int | None = None,
         timeout: float = FOLLOW_SECONDS,
     ) -> dict[str, Any]:
-        """Requests in the order in which they end: those after `next` of the answer before, or from now on.
+        """Requests in the order in which they end: those after `next` of the result before, or from now on.
         It waits up to `timeout` seconds for the first of them."""
         first = self._ended if since is None else since
         came = asyncio.Event()

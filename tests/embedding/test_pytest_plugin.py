@@ -86,9 +86,12 @@ def test_the_fixtures_give_running_brokers_in_processes(run, pytester):
 
 def test_the_fixtures_give_brokers_in_threads_and_the_tests_in_the_documents_pass(run, pytester):
     pytester.makepyfile(
-        test_story=STORY, test_readme=example("README.md"), test_python_page=example("docs/python.md")
+        test_story=STORY,
+        test_readme=example("README.md"),
+        test_python_page=example("docs/python.md"),
+        test_testing_page=example("docs/testing-requests.md"),
     )
-    run("--odradek-in-thread").assert_outcomes(passed=5 + 1 + 3)
+    run("--odradek-in-thread").assert_outcomes(passed=5 + 1 + 3 + 2)
 
 
 def test_the_fixtures_are_documented(run):
@@ -233,11 +236,11 @@ def test_the_report_of_a_failed_test_says_what_its_broker_has(run, pytester, for
     assert text.count("- odradek -") == 3
     of_session, of_its_own, of_stopped = text.split("- odradek -")[1:]
     of_session = of_session.split("test_of_its_own")[0]
-    assert "  orders: 1 partitions, 1 offsets" in of_session
-    assert "  billing: Stable, 1 members, lag 1" in of_session
+    assert "  orders: 1 partition, 1 offset" in of_session
+    assert "  billing: Stable, 1 member, lag 1" in of_session
     assert "last 20 requests:" in of_session
     assert re.search(r"  #\d+ \w+ \d+( [\w, ]+)? of '.*': (answered|closed) after [\d.]+ ms", of_session)
-    assert "  payments: 1 partitions, 1 offsets" in of_its_own
+    assert "  payments: 1 partition, 1 offset" in of_its_own
     assert "last 20 requests" not in of_its_own
     assert "stopped>" in of_stopped
 

@@ -9,11 +9,23 @@ from odradek.config.api_releases import RELEASES, last_versions
 from odradek.wire.frames import request_frame
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.fetch import FetchRequest
+from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.raw_client import RawClient, read_frame
 
 API_VERSIONS, FETCH, PRODUCE, DELETE_GROUPS = 18, 1, 0, 42
 TELEMETRY = {71, 72}
 """Advertised while there is a subscription."""
+SASL = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "security.inter.broker.protocol": "SASL_PLAINTEXT",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required user_ann='pw';"
+    ),
+    "connection.failed.authentication.delay.ms": "10",
+}
+RIGHT = b"\0ann\0pw"
 
 
 def asked(version):
@@ -128,6 +140,24 @@ def test_clients_write_and_read_at_an_older_broker(release):
         last = last_versions(None, release)
         assert max(version for name, version in requests if name == "Fetch") <= last[FETCH]
         assert max(version for name, version in requests if name == "Produce") <= last[PRODUCE]
+
+
+def test_the_limits_hold_before_a_login_too():
+    limits = {"Fetch": 11, "ApiVersions": 2, "SaslAuthenticate": 1}
+    with odradek.Broker(options=SASL, max_versions=limits) as broker:
+        with RawClient(broker.port) as client:
+            assert last_of(client.ask(asked(2), 2))[FETCH] == 11
+        with RawClient(broker.port) as client:
+            client.send(request_frame(asked(3), 3, 7, "tests"))
+            assert int.from_bytes(read_frame(client.socket)[4:6], "big") == 35
+        with RawClient(broker.port) as client:
+            assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+            client.send_request(SaslAuthenticateRequest(auth_bytes=RIGHT), 2)
+            assert client.read_to_end() == b""
+        with RawClient(broker.port) as client:
+            assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+            assert client.ask(SaslAuthenticateRequest(auth_bytes=RIGHT), 1).error_code == 0
+            assert last_of(client.ask(asked(2), 2))[FETCH] == 11
 
 
 def test_a_child_process_takes_the_same_arguments():

@@ -159,12 +159,12 @@ class WaitFor:
         self,
         group_id: str,
         *,
-        state: str | None = None,
+        state: str | None = "Stable",
         members: int | None = None,
         timeout: float = TIMEOUT_SECONDS,
     ) -> dict[str, Any]:
-        """A group in a state of Kafka's ("Stable", "Empty", ...; "Dead": there is none), with a number of
-        members; without both, a stable one. Returns `{"state": ..., "members": [member id, ...]}`."""
+        """A group in a state of Kafka's ("Stable", "Empty", ...; "Dead": there is none; None: any but that),
+        with a number of members. Returns `{"state": ..., "members": [member id, ...]}`."""
         arguments = {"group_id": group_id, "state": state, "members": members}
         found: dict[str, Any] = self._until("group", arguments, timeout)
         return found

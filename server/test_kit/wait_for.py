@@ -71,14 +71,12 @@ class Waits:
     async def group(
         self,
         group_id: str,
-        state: str | None = None,
+        state: str | None = "Stable",
         members: int | None = None,
         timeout: float = TIMEOUT_SECONDS,
     ) -> dict[str, Any]:
-        """A group in a state of Kafka's, with so many members. Without both: Stable. Found are the state and
-        the ids of the members."""
-        if state is None and members is None:
-            state = "Stable"
+        """A group in a state of Kafka's (None: in any), with so many members. Found are the state and the ids
+        of the members."""
         if state is not None and state not in GROUP_STATES:
             raise TestKitError(
                 f"wait_for.group: a group is never {state!r}{did_you_mean(state, GROUP_STATES)}"
@@ -237,7 +235,7 @@ class _Records(_WithLogs):
             return f"there is no topic {self._topic!r}{_others(self._server.cluster_view.topics)}"
         if self._partition is not None and self._partition not in self._seen:
             return f"it has no partition {self._partition} here"
-        by_partition = ", ".join(f"{index}: {count}" for index, count in self._seen.items())
+        by_partition = _list([f"{index}: {count}" for index, count in self._seen.items()])
         return f"it has {sum(self._seen.values())} (by partition {by_partition})"
 
     def logs(self) -> Iterable[Partition]:
@@ -249,19 +247,16 @@ class _Records(_WithLogs):
 
     def look(self) -> bool:
         logs = self._logs()
-        offsets = sum(log.high_watermark - log.log_start_offset for log in logs.values())
-        # There are at least as many offsets as records: the batches are looked at only if that may be enough.
-        enough = 0 if offsets >= self._count else offsets + 1
         self._seen = {}
         for index, log in logs.items():
             count = self._counts.setdefault(index, RecordCount())
             try:
-                self._seen[index] = count.of(log, enough)
+                self._seen[index] = count.of(log)
             except (KafkaError, OSError):
                 # Deleted, or its disk fails in this moment.
                 self._seen[index] = 0
         self.found = sum(self._seen.values())
-        return bool(self._count <= self.found) and bool(logs or not self._count)
+        return bool(self._seen) and bool(self._count <= self.found)
 
 
 class _Group(Condition):
@@ -271,10 +266,10 @@ class _Group(Condition):
 
     @property
     def wanted(self) -> str:
-        state = "" if self._state is None else f"{self._state} "
         if self._members is None:
-            return f"{state}group {self._group_id!r}"
-        return f"{_plural(self._members, 'member')} in {state}group {self._group_id!r}"
+            return f"group {self._group_id!r} to be {self._state or 'there'}"
+        state = "" if self._state is None else f" ({self._state})"
+        return f"{_plural(self._members, 'member')} in group {self._group_id!r}{state}"
 
     @property
     def instead(self) -> str:
@@ -293,7 +288,8 @@ class _Group(Condition):
             group = machine.groups[self._group_id]
             state, ids = group.state_name, member_ids(group)
         self.found = {"state": state, "members": ids}
-        return self._state in (None, state) and self._members in (None, len(ids))
+        is_in_state = self._state == state or (self._state is None and machine is not None)
+        return is_in_state and self._members in (None, len(ids))
 
 
 class _Lag(_WithLogs):

@@ -100,6 +100,16 @@ def test_records_of_one_partition_are_counted_alone():
             broker.wait_for.records("t", 2, partition=0, timeout=0)
 
 
+def test_records_of_many_batches_are_counted_once(threaded):
+    producer = producer_of(threaded, **{"compression.type": "none", "batch.size": 16_384})
+    for _ in range(4):
+        for _ in range(1000):
+            producer.produce("t", b"x" * 1024)
+        assert producer.flush(30) == 0
+        threaded.wait_for.records("t", 1000)
+    assert threaded.wait_for.records("t", 4000) == 4000
+
+
 def test_ends_of_transactions_are_no_records(threaded):
     producer = producer_of(threaded, **{"transactional.id": "tx"})
     producer.init_transactions(30)
@@ -131,11 +141,16 @@ def test_a_group_that_does_not_come_is_told(threaded):
     with pytest.raises(odradek.WaitTimeout) as failed:
         threaded.wait_for.group("shop", members=3, timeout=0)
     assert str(failed.value).startswith(
-        "waited 0 s for 3 members in group 'shop': it is Stable with 1 (rdkafka-"
+        "waited 0 s for 3 members in group 'shop' (Stable): it is Stable with 1 (rdkafka-"
     )
     with pytest.raises(odradek.WaitTimeout) as failed:
         threaded.wait_for.group("shops", timeout=0)
-    assert str(failed.value) == ("waited 0 s for Stable group 'shops': there is no such group; there is shop")
+    assert str(failed.value) == (
+        "waited 0 s for group 'shops' to be Stable: there is no such group; there is shop"
+    )
+    assert threaded.wait_for.group("shop", state=None, members=1)["state"] == "Stable"
+    with pytest.raises(odradek.WaitTimeout, match="for group 'shops' to be there"):
+        threaded.wait_for.group("shops", state=None, timeout=0)
     assert threaded.wait_for.group("shops", state="Dead") == {"state": "Dead", "members": []}
     consumer.close()
 

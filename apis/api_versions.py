@@ -10,6 +10,8 @@ From version 5 on a client says which node of which cluster it believes to speak
 address has gone over to another node, REBOOTSTRAP_REQUIRED tells it to begin anew with its first addresses.
 A controller takes any cluster and node, as Kafka's does.
 
+A broker that stands in for a release of Kafka (`odradek.emulate`) tells the features of that release.
+
 A request of an unknown version is answered in version 0 with error 35 and the entry of ApiVersions, so that
 the client can choose another version; the connection does that, since the body cannot be decoded.
 
@@ -61,9 +63,11 @@ class ApiVersions:
         controller_versions: ControllerVersions | None = None,
         *,
         is_controller: bool = False,
+        told_features: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
         """`served` has the versions of each served API, `controller_versions` those of a cluster's
-        controllers."""
+        controllers; of other features than `told_features` nobody is told, if there are these."""
+        self._told_features = told_features
         self._is_controller = is_controller
         self._node_id = node_id
         self._current_view = current_view
@@ -96,11 +100,11 @@ class ApiVersions:
                 for name, (lowest, highest) in sorted(self._features().items())
                 if lowest > 0 or version >= FIRST_VERSION_WITH_LEVEL_ZERO
             ],
-            finalized_features_epoch=view.features_epoch,
+            finalized_features_epoch=-1 if self._told_features == {} else view.features_epoch,
             finalized_features=[
                 FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
                 for name, level in sorted(view.features.items())
-                if level > 0
+                if level > 0 and self._may_tell(name)
             ],
         )
 
@@ -110,8 +114,13 @@ class ApiVersions:
             return False
         return (request.cluster_id, request.node_id) != (view.cluster_id, self._node_id)
 
+    def _may_tell(self, feature: str) -> bool:
+        return self._told_features is None or feature in self._told_features
+
     def _features(self) -> Mapping[str, tuple[int, int]]:
         """Lowest and highest level by feature."""
+        if self._told_features is not None:
+            return self._told_features
         if self._controller_versions is not None:
             return NODE_FEATURES
         return {name: (one.lowest, one.highest) for name, one in FEATURES.items()}
@@ -148,6 +157,7 @@ def _make(parts: SharedApiParts) -> ApiVersions:
         parts.versions,
         node.controller_versions,
         is_controller=node.is_controller,
+        told_features=parts.settings.told_features,
     )
 
 

@@ -119,6 +119,14 @@ class Served:
     api: AnyApi
     handle: Handler
     prefix: Prefix[Any] | None = None
+    last_version: int | None = None
+    """The last version that is served; None: all that the API has."""
+
+    @property
+    def versions(self) -> range:
+        """The served versions, of which ApiVersions tells."""
+        versions = self.api.versions
+        return versions if self.last_version is None else versions[: self.last_version - versions.start + 1]
 
     def handle_refused(self, request: Any, context: RequestContext) -> Any:
         """The response to a request of which something is refused: a refusal of all of it if any refused need

@@ -249,6 +249,8 @@ class ApiSettings:
     """Rules of delegation tokens."""
     security_protocols: Mapping[str, str] = field(default_factory=dict)
     """By the name of a listener; those that are PLAINTEXT may be missing."""
+    told_features: Mapping[str, tuple[int, int]] | None = None
+    """Lowest and highest level of the features of which clients are told; None: of all."""
     option_value: Callable[[str], Any] = BROKER_OPTIONS.defaults.__getitem__
     """The present value of a broker option, by its name."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from odradek.apis.audit import Audited
@@ -158,11 +159,15 @@ class Apis(Mapping[int, Served], Generic[Node]):
         settings: ApiSettings,
         added: Iterable[Declaration[Node]] = (),
         modules: Mapping[int, str] = MODULES,
+        last_versions: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
-        """`added` are APIs beside those of Kafka; they may also replace one of Kafka's."""
+        """`added` are APIs beside those of Kafka; they may also replace one of Kafka's. `last_versions` has
+        those that are to be served of Kafka's own, by key; an API of which it leaves no version is none."""
         self._modules = modules
         self._added = {api.request.api_key: api for api in added}
-        self._versions = {key: versions_of(key) for key in modules}
+        self._last_versions = {key: last for key, last in last_versions.items() if key not in self._added}
+        served = {key: _up_to(versions_of(key), self._last_versions.get(key)) for key in modules}
+        self._versions = {key: versions for key, versions in served.items() if versions}
         self._versions |= {key: api.versions for key, api in self._added.items()}
         self._parts = HandlerParts(node, settings, self._versions)
         self._served: dict[int, Served] = {}
@@ -170,9 +175,14 @@ class Apis(Mapping[int, Served], Generic[Node]):
     def __getitem__(self, api_key: int) -> Served:
         served = self._served.get(api_key)
         if served is None:
+            if api_key not in self._versions:
+                raise KeyError(api_key)
             served = self._serve(self._added.get(api_key) or declared(api_key, self._modules))
             self._served[api_key] = served
         return served
+
+    def __contains__(self, api_key: object) -> bool:
+        return api_key in self._versions
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._versions)
@@ -192,4 +202,9 @@ class Apis(Mapping[int, Served], Generic[Node]):
             handler = api.make(self._parts)
         if api.changes:
             handler = Audited(handler)
-        return Served(api, handler, getattr(handler, "prefix", None))
+        last = self._last_versions.get(api.request.api_key)
+        return Served(api, handler, getattr(handler, "prefix", None), last)
+
+
+def _up_to(versions: range, last: int | None) -> range:
+    return versions if last is None else range(versions.start, min(versions.stop, last + 1))

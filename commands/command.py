@@ -89,6 +89,12 @@ COMMANDS = {
         Command("doctor", "why does my client not connect?", "doctor", tells_failures=True),
         Command("produce", "write lines, or lines of JSON, into a topic", "produce", tells_failures=True),
         Command("consume", "print the records of topics", "consume", tells_failures=True),
+        Command(
+            "trace",
+            "requests of clients, as a broker with a test API saw them",
+            "trace",
+            tells_failures=True,
+        ),
         Command("bench", "a load for a broker, and its latencies", "bench", tells_failures=True),
         Command("backup", "copy a data directory into a file, also while it is served", "backup"),
         Command("snapshot", "the same, packed, for tests to begin with", "snapshot"),

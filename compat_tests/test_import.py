@@ -19,7 +19,7 @@ import odradek
 from compat_tests import reference
 from compat_tests.clients import DEADLINE_SECONDS
 from compat_tests.clients.kafka_python import KafkaPythonClient
-from odradek.embedding.embedded import BrokerStartError
+from odradek.embedding.broker_form import BrokerStartError
 from odradek.wire.compression import Compression, compress
 from odradek.wire.legacy_records import build_message
 from odradek.wire.records import Record, build_batch

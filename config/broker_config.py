@@ -121,6 +121,10 @@ class BrokerConfig:
     """Principals that may do everything."""
     first_levels: Mapping[str, int] | None
     """The configured feature levels of a new cluster, if any."""
+    last_versions: Mapping[int, int]
+    """Last version by the key of an API, -1: it is not served. An API that is not in it has all versions."""
+    emulated: str | None
+    """The release of Kafka for which this broker stands in."""
     first_users: "tuple[FirstUser, ...]"
     """Users that are to be there, from the environment."""
 
@@ -188,6 +192,7 @@ class BrokerConfig:
                 "--feature and --release-version are for a node alone: a cluster has its feature levels, and "
                 "kafka-features changes them."
             )
+        self.last_versions, self.emulated = _limited_versions(self.values, role)
         self.super_users = _authorization(self.values)
         if place is not None:
             from odradek.config.worker_place import PRINCIPAL
@@ -309,6 +314,22 @@ class BrokerConfig:
         self.inter_broker_login, self.controller_login = found.inter_broker, found.controllers
         self.controller_security = found.of_controllers
         self._unused_security, self._security_warnings = found.unused, found.warnings
+
+
+def _limited_versions(values: "BrokerValues", role: Role) -> tuple[Mapping[int, int], str | None]:
+    """Imports nothing if no option speaks of it."""
+    asked, release = values["odradek.max.versions"], values["odradek.emulate"]
+    if not asked and not release:
+        return {}, None
+    from odradek.config.api_releases import EMULATE, MAX_VERSIONS, emulated_release, last_versions
+
+    if role is not Role.ALONE or values["odradek.workers"] > 1:
+        raise ConfigError(
+            f"{MAX_VERSIONS if asked else EMULATE} is for a node alone: nodes of a cluster need all versions "
+            "to speak with each other."
+        )
+    emulated = emulated_release(release)
+    return last_versions(asked, emulated), emulated
 
 
 def _unused_at_zookeeper(given: Iterable[str], values: "BrokerValues") -> tuple[str, ...]:

@@ -294,6 +294,8 @@ BrokerValues = TypedDict(
         "odradek.log.slow.request.ms": int,
         "odradek.metrics.listen": str | None,
         "odradek.metrics.series.max": int,
+        "odradek.max.versions": str | None,
+        "odradek.emulate": str | None,
         "odradek.test.api.listen": tuple[str, ...],
         "metric.reporters": tuple[str, ...],
         "metrics.num.samples": int,

@@ -16,6 +16,7 @@ from odradek.server.test_kit.kit import TestKitError
 if TYPE_CHECKING:
     from odradek.embedding.broker_clock import BrokerClock
     from odradek.embedding.faults import Faults
+    from odradek.embedding.seen import Requests, WaitFor
 
 
 class WithTestKit:
@@ -54,6 +55,21 @@ class WithTestKit:
         segments that are closed. TestKitError: there is no such topic or partition."""
         self.call_kit("logs.roll", {"topic": topic, "partition": partition})
 
+    @property
+    def requests(self) -> Requests:
+        """The requests of its clients, with its responses: `broker.requests.record()`, then
+        `broker.requests(api="Produce")` (docs/testing.md)."""
+        from odradek.embedding.seen import Requests
+
+        return Requests(self.call_kit)
+
+    @property
+    def wait_for(self) -> WaitFor:
+        """Waits for records, groups, lag, transactions and requests: `broker.wait_for.lag("shop")`."""
+        from odradek.embedding.seen import WaitFor
+
+        return WaitFor(self.call_kit)
+
 
 class KitSocket:
     """The address of the test kit of one child process, which may start again and again."""
@@ -69,30 +85,65 @@ class KitSocket:
         texts = others if isinstance(others, list | tuple) else [others or ""]
         return f"{TEST_API_LISTEN}={','.join([f'{UNIX}{self._path}', *filter(None, texts)])}"
 
+    @property
+    def path(self) -> str:
+        """Path of the socket."""
+        return str(self._path)
+
+    @property
+    def log_path(self) -> Path:
+        """Where the log of the process is to be."""
+        return self._path.with_name("log")
+
     def call(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None = None) -> Any:
-        """Result as of `TestKit.call`; ConnectionError and TimeoutError when the broker does not answer."""
-        part, _, name = operation.partition(".")
-        try:
-            body = json.dumps(dict(arguments))
-        except TypeError as error:
-            raise TestKitError(
-                f"{operation}: {error}; a Python object is for a broker in this process (process=False)"
-            ) from None
-        connection = _Connection(str(self._path), timeout_s)
-        try:
-            connection.request(
-                "POST", f"/admin/{part}/{name}", body, {"Content-Type": "application/json", "Host": ""}
-            )
-            response = connection.getresponse()
-            result = json.loads(response.read())
-        finally:
-            connection.close()
-        if response.status != http.client.OK:
-            raise TestKitError(result["error"])
-        return result
+        """The same as `call_at`."""
+        return call_at(self.path, operation, arguments, timeout_s)
 
     def close(self) -> None:
         self._folder.cleanup()
+
+
+def call_at(
+    address: tuple[str, int] | str,
+    operation: str,
+    arguments: Mapping[str, Any],
+    timeout_s: float | None = None,
+) -> Any:
+    """The result of `TestKit.call` at host and port, or at the path of a socket of the file system.
+    ConnectionError and TimeoutError when the broker does not answer."""
+    part, _, name = operation.partition(".")
+    try:
+        body = json.dumps(dict(arguments))
+    except TypeError as error:
+        raise TestKitError(
+            f"{operation}: {error}; a Python object is for a broker in this process (process=False)"
+        ) from None
+    connection: http.client.HTTPConnection
+    headers = {"Content-Type": "application/json"}
+    if isinstance(address, str):
+        connection = _Connection(address, timeout_s)
+        headers["Host"] = ""
+    else:
+        connection = http.client.HTTPConnection(*address, timeout=timeout_s)
+    try:
+        connection.request("POST", f"/admin/{part}/{name}", body, headers)
+        response = connection.getresponse()
+        content = response.read()
+    finally:
+        connection.close()
+    return _result(response.status, content)
+
+
+def _result(status: int, content: bytes) -> Any:
+    try:
+        result = json.loads(content)
+        if status != http.client.OK:
+            raise TestKitError(result["error"])
+    except (ValueError, LookupError, TypeError) as error:
+        if isinstance(error, TestKitError):
+            raise
+        raise ConnectionError(f"the answer, with the status {status}, is none of a test API") from None
+    return result
 
 
 class _Connection(http.client.HTTPConnection):

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from odradek.apis.access import ALLOW_ALL
+from odradek.coordinator.cluster.features import features_of
 from odradek.coordinator.cluster.topics import (
     OFFSETS_TOPIC,
     OFFSETS_TOPIC_CONFIGS,
@@ -64,6 +65,7 @@ def api_settings(node: Node, live: LiveConfig[LogConfig]) -> ApiSettings:
         changes_log_levels=node.owns_process,
         token_rules=_token_rules(config),
         security_protocols={one.name: one.protocol for one in config.listeners},
+        told_features=None if config.emulated is None else features_of(config.emulated),
         option_value=live.option_value,
     )
 

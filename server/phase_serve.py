@@ -83,7 +83,7 @@ async def serve(opened: Opened, ending: AsyncExitStack, replication: Replication
     connections = new_connections(
         node,
         ports,
-        Apis(parts, settings, node.extensions.apis),
+        Apis(parts, settings, node.extensions.apis, last_versions=node.config.last_versions),
         settings,
         authorizer,
         opened.bound.reconfiguration,

@@ -17,7 +17,7 @@ from odradek.coordinator.controller.alone import LoneController
 from odradek.server.cluster.replica_homes import NO_DIRECTORY, ReplicaHomes
 from odradek.server.controller import Deciding
 from odradek.server.controlling.snapshots import Snapshots
-from odradek.server.metadata.feature_levels import check_level
+from odradek.server.metadata.feature_levels import check_emulated, check_level
 from odradek.server.metadata.log_directories import refuse_replaced
 from odradek.server.metadata.metadata_log_start import (
     close_metadata_log,
@@ -71,6 +71,7 @@ class _Alone:
             LoneController, config, self._log, bound.identity.cluster_id, live
         )
         check_level(config, self._controller.view.features)
+        check_emulated(config, self._controller.view.features)
         self._refuse_without_brokers()
         self._absent = self._absent_directories()
         self._register(self._absent)

@@ -76,6 +76,7 @@ LEFT_OUT = {
     "--seconds": "a load",
     "--records 100000": "a load",
     "bench produce": "a load",
+    "trace --test-api": "this broker has no test API at a port",
 }
 """A part of an example, and why it is not run. `compat_tests/commands/test_bench.py` runs small loads."""
 OTHERWISE = {

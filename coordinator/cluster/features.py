@@ -76,6 +76,9 @@ NETWORKS_SINCE = 32
 """Hosts of access rules may be networks (CIDR)."""
 UNREGISTERS_CONTROLLERS_SINCE = 33
 
+_KRAFT_VERSION_SINCE = 21
+"""The first metadata.version of which brokers tell clients kraft.version."""
+
 _NEW_METADATA = frozenset({8, 11, 13, 14, 15, 17, 23, 30, 32, 33})
 """Each brought metadata that the one before it could not read."""
 
@@ -137,6 +140,29 @@ def first_levels(release: str | None = None, requested: Mapping[str, int] = {}) 
                 f"{name}={level} needs {METADATA_VERSION} {needed} ({RELEASES[needed]}) or later"
             )
     return levels
+
+
+def levels_of(release: str | None) -> dict[str, int]:
+    """The levels with which a cluster begins that stands in for a release (None: for none). A release before
+    controllers had no levels: such a cluster begins as one of the last release with ZooKeeper, 3.9."""
+    if release is None or _has_levels(release):
+        return first_levels(release)
+    return first_levels("3.9")
+
+
+def features_of(release: str) -> dict[str, tuple[int, int]]:
+    """Lowest and highest level of the features that a broker of a release tells its clients; none before
+    there were controllers."""
+    if not _has_levels(release):
+        return {}
+    levels = first_levels(release)
+    if levels[METADATA_VERSION] < _KRAFT_VERSION_SINCE:
+        del levels[KRAFT_VERSION]
+    return {name: (FEATURES[name].lowest, level) for name, level in levels.items() if level > 0}
+
+
+def _has_levels(release: str) -> bool:
+    return any(name.partition("-")[0] == release for name in RELEASES.values())
 
 
 def missing_levels(levels: Mapping[str, int]) -> dict[str, int]:

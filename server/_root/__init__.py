@@ -13,20 +13,31 @@ brings pytest fixtures (`odradek_broker` and others).
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["AsyncBroker", "Broker", "BrokerStartError", "Cluster", "ClusterStartError", "__version__"]
+__all__ = [
+    "AsyncBroker",
+    "Broker",
+    "BrokerStartError",
+    "Cluster",
+    "ClusterStartError",
+    "WaitTimeout",
+    "__version__",
+]
 
 if TYPE_CHECKING:
+    from odradek.embedding.broker_form import BrokerStartError
     from odradek.embedding.cluster_processes import ClusterStartError
-    from odradek.embedding.embedded import AsyncBroker, Broker, BrokerStartError
+    from odradek.embedding.embedded import AsyncBroker, Broker
     from odradek.embedding.embedded_cluster import Cluster
+    from odradek.embedding.seen import WaitTimeout
     from odradek.wire.version import __version__
 
 _MADE_IN = {
     "AsyncBroker": "embedding.embedded",
     "Broker": "embedding.embedded",
-    "BrokerStartError": "embedding.embedded",
+    "BrokerStartError": "embedding.broker_form",
     "Cluster": "embedding.embedded_cluster",
     "ClusterStartError": "embedding.cluster_processes",
+    "WaitTimeout": "embedding.seen",
     "__version__": "wire.version",
 }
 

@@ -15,6 +15,7 @@ from odradek.coordinator.cluster.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
     first_levels,
+    levels_of,
 )
 from odradek.wire.releases import RELEASES
 
@@ -49,6 +50,19 @@ def refuse_levels(config: BrokerConfig, directory: str) -> None:
             f"log.dirs: {directory} is not new, and --feature and --release-version are for new directories: "
             "start without them, and change levels with odradek cluster features."
         )
+
+
+def check_emulated(config: BrokerConfig, levels: Mapping[str, int]) -> None:
+    """ConfigError: the directories are of a later release than the one for which the broker stands in."""
+    if config.emulated is None:
+        return
+    begins = levels_of(config.emulated)
+    for name, level in sorted(levels.items()):
+        if level > begins.get(name, 0):
+            raise ConfigError(
+                f"odradek.emulate: Kafka {config.emulated} has {name} {begins.get(name, 0)} at most, and "
+                f"{config.metadata_directory} has {level}: begin with a new directory."
+            )
 
 
 def check_level(config: BrokerConfig, levels: Mapping[str, int]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from odradek.config.config_error import ConfigError
 from odradek.config.os_reason import reason_of
 from odradek.coordinator.cluster.changes import TopicDefaults
-from odradek.coordinator.cluster.features import METADATA_VERSION, first_levels
+from odradek.coordinator.cluster.features import METADATA_VERSION, levels_of
 from odradek.coordinator.cluster.image_topics import InconsistentMetadata
 from odradek.coordinator.controller.bootstrap import Beginning, beginning, first_records
 from odradek.coordinator.controller.machine import Controller
@@ -204,7 +204,7 @@ def _bootstrap(log: DiskMetadataLog, config: BrokerConfig, directory: str, found
     if records:
         refuse_levels(config, directory)
     else:
-        levels = first_levels() if config.first_levels is None else config.first_levels
+        levels = levels_of(config.emulated) if config.first_levels is None else config.first_levels
         records = first_records(levels, config.values["min.insync.replicas"])
     level = next(
         one.feature_level

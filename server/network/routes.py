@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,28 +51,30 @@ class Routes:
             return route
         api_key, api_version = key_and_version >> 16, key_and_version & 0xFFFF
         served = self._apis.get(api_key)
-        if served is None or api_version not in served.api.versions:
+        if served is None or api_version not in served.versions:
             return None
         route = self.found[key_and_version] = Route(api_key, api_version, served)
         if api_key in self._interposed:
             route.interpose(self._interposed[api_key](served))
         return route
 
-    def api_keys(self) -> list[int]:
-        """Keys of all APIs that are served."""
-        return list(self._apis)
-
     def interpose(self, api_key: int, make: Callable[[Served], Served] | None) -> None:
         """For the test kit: all requests of an API go to what `make` returns for its handler; None: as ever.
-        KeyError: it is not served."""
-        served = self._apis[api_key]
+        An API that nobody has asked for is not made for this. KeyError: it is not served."""
+        if api_key not in self._apis:
+            raise KeyError(api_key)
         if make is None:
             self._interposed.pop(api_key, None)
         else:
             self._interposed[api_key] = make
         for route in self.found.values():
             if route.api_key == api_key:
-                route.interpose(None if make is None else make(served))
+                route.interpose(None if make is None else make(self._apis[api_key]))
+
+    @property
+    def api_keys(self) -> Collection[int]:
+        """The keys of all APIs that are served."""
+        return list(self._apis)
 
     def served(self, api_key: int) -> Served:
         """An API that is served."""
@@ -84,8 +86,9 @@ class Routes:
         return self._apis[api_key] if was_asked else None
 
     def prepare(self, api_key: int) -> None:
-        """Makes what is made at the first request, for an API's newest version."""
-        self.resolve(api_key << 16 | self._apis[api_key].api.versions[-1])
+        """Makes what is made at the first request, for an API's newest version, if it is served."""
+        if api_key in self._apis:
+            self.resolve(api_key << 16 | self._apis[api_key].versions[-1])
 
     def metrics(self) -> dict[tuple[str, int], RequestMetrics]:
         """By names of APIs as in Kafka's metrics and versions; those alone that have been asked for. May be
@@ -106,6 +109,6 @@ class Routes:
     def refuse_version(self, correlation_id: int) -> bytes:
         """The response to an ApiVersions request of a version that we do not know (KIP-511): version 0 with
         UNSUPPORTED_VERSION and our own range of ApiVersions, so that the client can ask again."""
-        versions = self._apis[API_VERSIONS].api.versions
+        versions = self._apis[API_VERSIONS].versions
         error = int(ErrorCode.UNSUPPORTED_VERSION)
         return _version_refusal(16, correlation_id, error, 1, API_VERSIONS, versions.start, versions.stop - 1)

@@ -79,7 +79,7 @@ class NodeServer(Protocol):
 
     @property
     def test_api_ports(self) -> Sequence[int]:
-        """Of the addresses of the test API that have one."""
+        """Ports of the test API, of those of its addresses that have one."""
 
     @property
     def config(self) -> BrokerConfig: ...

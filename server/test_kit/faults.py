@@ -72,7 +72,7 @@ class Faults:
     def __init__(self, kit: TestKit) -> None:
         self._kit = kit
         self._timers = kit.server.schedule.timers
-        self._served = kit.server.connections.dispatcher.routes.api_keys()
+        self._served = kit.server.connections.dispatcher.routes.api_keys
         self._others = OtherFaults(kit.server, self._tell)
         self._faults: dict[int, Firing] = {}
         self._over: dict[int, Firing] = {}

@@ -43,11 +43,14 @@ class Interposing:
         """The declaration of an API that is served."""
         return self._routes.served(api_key).api
 
-    def put(self, interposer: Interposer, api_keys: Collection[int]) -> None:
-        """Lets it see requests of these APIs from now on, and of no others. The first one that was put is
-        the first to see a request."""
+    def put(self, interposer: Interposer, api_keys: Collection[int], *, before_others: bool = False) -> None:
+        """Lets it see requests of these APIs from now on, and of no others. The first one that was ever put is
+        the first to see a request, unless another one was put `before_others`."""
         before = self._at.get(interposer, frozenset())
-        self._at[interposer] = now = frozenset(api_keys)
+        now = frozenset(api_keys)
+        if before_others:
+            self._at = {interposer: now, **self._at}
+        self._at[interposer] = now
         for api_key in before ^ now:
             wanting = [one for one, keys in self._at.items() if api_key in keys]
             self._routes.interpose(api_key, partial(_Interposed, interposers=wanting) if wanting else None)

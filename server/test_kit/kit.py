@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from odradek.server.test_kit.interposing import Interposing
     from odradek.server.test_kit.tested import Tested
 
-PARTS: tuple[str, ...] = ("faults", "clock", "logs", "snapshots")
+PARTS: tuple[str, ...] = ("faults", "clock", "logs", "snapshots", "requests", "state", "wait_for")
 """Each is a module of this package."""
 
 
@@ -89,17 +89,17 @@ class TestKit:
     def begin_anew(self, kept: Part) -> None:
         """The broker serves other data, by other parts of its own: only this part of the kit goes on, and
         other operations that are under way are cancelled."""
-        for task in self._calls:
-            if task is not asyncio.current_task():
-                task.cancel()
         others = [name for name, part in self._parts.items() if part is not kept]
         for name in others:
             self._parts.pop(name).close()
+        for task in self._calls:
+            if task is not asyncio.current_task():
+                task.cancel()
         self.__dict__.pop("interposing", None)
 
     def close(self) -> None:
         """The broker stops: operations that are under way are cancelled."""
-        for task in self._calls:
-            task.cancel()
         for part in self._parts.values():
             part.close()
+        for task in self._calls:
+            task.cancel()

@@ -24,6 +24,7 @@ ADMINISTRATION = (
     "produce",
     "consume",
     "bench",
+    "trace",
     "monitoring",
 )
 

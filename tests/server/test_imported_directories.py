@@ -6,8 +6,8 @@ import shutil
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
+from odradek.embedding.broker_form import BrokerStartError
 from odradek.embedding.embedded import Broker as Embedded
-from odradek.embedding.embedded import BrokerStartError
 from odradek.offline.check import check
 from odradek.server.metadata.meta_properties import METADATA_LOG
 from odradek.storage.config import LogConfig

@@ -63,7 +63,7 @@ def topics(broker):
 
 
 def told(broker, *arguments):
-    """What a command says about the broker, as JSON."""
+    """The output of a command about the broker, parsed from JSON."""
     return json.loads(run(*arguments, "-b", broker.bootstrap_servers, "-J"))
 
 

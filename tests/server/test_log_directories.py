@@ -7,7 +7,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from odradek.config.properties import parse_properties
-from odradek.embedding.embedded import Broker, BrokerStartError
+from odradek.embedding.broker_form import BrokerStartError
+from odradek.embedding.embedded import Broker
 from odradek.server.metadata.log_directories import refuse_misplaced
 
 PARTITIONS = 4
@@ -38,7 +39,7 @@ def ends(broker, *partitions):
 
 
 def leaders(broker):
-    """Of each partition, -1 where it is offline."""
+    """An offset of each partition, -1 where it is offline."""
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
     (topic,) = admin.describe_topics(["t"])
     admin.close()

@@ -633,7 +633,7 @@ def waiting_gate(workers, failures=None):
     listener = SaslListener(
         name="OUTSIDE",
         settings=Settings({"SLOW": lambda: slow}, {}),
-        new_versions=lambda _: None,
+        new_versions=lambda _: SimpleNamespace(check=lambda _: None),
         unauthenticated=SimpleNamespace(
             remove=lambda _: None,
             note_held=lambda *_: None,

@@ -103,6 +103,9 @@ class Versions(Protocol):
     def respond(self, header: RequestHeader, frame: bytes, position: int) -> tuple[bytes, bool]:
         """The response to ApiVersions, and whether it is one without an error. MalformedMessage: none."""
 
+    def check(self, header: RequestHeader) -> None:
+        """MalformedMessage: this version of the API is not served."""
+
     def refusal(self, header: RequestHeader, frame: bytes, position: int, code: ErrorCode) -> bytes | None:
         """The response that refuses any request; None if there is none. MalformedMessage: it makes no
         sense."""
@@ -201,6 +204,7 @@ class Exchange:
         return Send(response)
 
     def _handshake(self, header: RequestHeader, frame: bytes, position: int, now_ms: int) -> Effect:
+        self._versions.check(header)
         request = decoded(SaslHandshakeRequest, header, frame, position)
         mechanism: str = request.mechanism
         if mechanism not in self._settings.mechanisms:
@@ -215,6 +219,7 @@ class Exchange:
         return Send(encoded(self._chosen(), header))
 
     def _authenticate(self, header: RequestHeader, frame: bytes, position: int, now_ms: int) -> Effect:
+        self._versions.check(header)
         token = bytes(decoded(SaslAuthenticateRequest, header, frame, position).auth_bytes)
         return self._respond(token, now_ms, header)
 

@@ -16,7 +16,7 @@ from odradek.apis.table import MODULES, declared
 from odradek.server.security.sasl.exchange import decoded, encoded
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.frames import API_VERSIONS, RequestHeader
-from odradek.wire.messages import find
+from odradek.wire.messages import api_name, find
 
 if TYPE_CHECKING:
     from odradek.server.network.connection import Connection
@@ -33,7 +33,7 @@ class OtherApis:
     def respond(self, header: RequestHeader, frame: bytes, position: int) -> tuple[bytes, bool]:
         """See `exchange.Versions`."""
         served = self._routes.served(API_VERSIONS)
-        if header.api_version not in served.api.versions:
+        if header.api_version not in served.versions:
             return self._routes.refuse_version(header.correlation_id), False
         request = decoded(served.api.request, header, frame, position)
         if request.cluster_id is not None and request.node_id != ANY_NODE:
@@ -50,6 +50,11 @@ class OtherApis:
         )
         response = served.handle(request, context)
         return encoded(response, header), response.error_code == ErrorCode.NONE
+
+    def check(self, header: RequestHeader) -> None:
+        """See `exchange.Versions`."""
+        if header.api_version not in self._routes.served(header.api_key).versions:
+            raise MalformedMessage(f"{api_name(header.api_key)} {header.api_version} is not served")
 
     def refusal(self, header: RequestHeader, frame: bytes, position: int, code: ErrorCode) -> bytes | None:
         """See `exchange.Versions`."""

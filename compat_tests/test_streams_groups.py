@@ -94,7 +94,6 @@ def state_of(application: Application) -> str:
     return told.split()[-2]
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("application", [AT_LEAST_ONCE, EXACTLY_ONCE], indirect=True)
 def test_two_instances_share_the_tasks_and_outlive_a_kill_and_a_restart_of_the_broker(
     application: Application,
@@ -135,7 +134,6 @@ def group_epoch(application: Application) -> int:
     return int(dict(zip(names, values, strict=False))["GROUP-EPOCH"])
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("quick_broker", [{"group.streams.session.timeout.ms": 60_000}], indirect=True)
 def test_static_members_come_back_to_their_tasks(application: Application) -> None:
     """From Kafka 4.4 on: who is away for a while keeps its place, and the group its epoch."""
@@ -160,7 +158,6 @@ def test_static_members_come_back_to_their_tasks(application: Application) -> No
     assert group_epoch(application) == epoch
 
 
-@pytest.mark.timeout(400)
 def test_kafkas_tools_list_describe_dump_and_delete_streams_groups(
     application: Application, quick_broker: OdradekBroker | ApacheBroker
 ) -> None:

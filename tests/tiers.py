@@ -8,6 +8,9 @@ import pytest
 
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 
+TEST_SECONDS_MAX = 7200 if NIGHTLY else 900
+"""A test that takes longer hangs. The longest ones take 90 s by day, and ten times as long beside others."""
+
 PURE = (
     *("apis", "config", "coordinator", "kit", "offline"),
     *("replication", "security", "storage", "wire"),

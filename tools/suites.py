@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from xml.etree import ElementTree
 
-from tests.tiers import NIGHTLY, PURE
+from tests.tiers import NIGHTLY, PURE, TEST_SECONDS_MAX
 from tools import durations, environment
 
 REPORTS = environment.CHECKOUT / "build" / "reports"
@@ -451,6 +451,7 @@ def run_in(scratch: str, suite: Suite, name: str) -> Outcome:
     # Every broker and every worker of pytest would compile all of it anew.
     variables = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     variables["TMPDIR"] = scratch
+    variables["PYTEST_TIMEOUT"] = str(TEST_SECONDS_MAX)
     where = {"cwd": environment.CHECKOUT, "env": variables}
     for command in suite.before:
         subprocess.run([str(python), *command[1:]], check=True, **where)

@@ -7,7 +7,6 @@ from benchmarks.cases import ListOffsetsCase
 from tools.environment import CHECKOUT
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("part", "case"),
     [("pinned", "ListOffsets, 1"), ("groups", "Heartbeat, 1"), ("share", "500 records/s, 1 member")],

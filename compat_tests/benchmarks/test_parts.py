@@ -10,7 +10,6 @@ WITH_AN_INSTALLATION = {"scale"}
 SMALL = sorted(set(PARTS) - set(TABLES) - WITH_AN_INSTALLATION)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", SMALL)
 def test_a_part_runs_in_its_small_form_and_leaves_nothing_behind(name, tmp_path, monkeypatch):
     sections: list[Section] = []

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pathlib
 
-import pytest
-
 from benchmarks import metrics, security
 from benchmarks.request_cost import CASES
 from benchmarks.run import Run
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def test_security_measures_each_case_of_each_broker(tmp_path: pathlib.Path) -> None:

@@ -15,14 +15,12 @@ from compat_tests.kit.proxy import Proxy
 from compat_tests.order import longest_first
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from odradek.storage import disk as disk_module
-from tests.tiers import NIGHTLY
+from tests.tiers import NIGHTLY, TEST_SECONDS_MAX
 
 KILLS = 500 if NIGHTLY else 3
 """In each cluster; at night there are two: of our nodes alone, and with a broker of Kafka."""
 SECONDS_A_KILL, SET_UP_AND_CHECK_SECONDS = 40, 900
 """On a busy machine."""
-SECONDS_A_TEST = 400
-"""Of all others, also on a busy machine: some start a dozen of virtual machines, one after the other."""
 
 FOLDER = pathlib.Path(__file__).parent
 SHARING = {
@@ -68,11 +66,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kills = config.getoption("--kills", KILLS)
     for item in items:
         if item.name.startswith("test_no_promise_is_broken_when_nodes_are_killed_and_paused"):
-            item.add_marker(pytest.mark.timeout(kills * SECONDS_A_KILL + SET_UP_AND_CHECK_SECONDS))
+            seconds = kills * SECONDS_A_KILL + SET_UP_AND_CHECK_SECONDS
+            item.add_marker(pytest.mark.timeout(max(TEST_SECONDS_MAX, seconds)))
         if item.path.parent == FOLDER:
             item.add_marker(pytest.mark.xdist_group(group_of(item)))
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(SECONDS_A_TEST))
     longest_first(items, ORDER)
 
 

@@ -9,7 +9,6 @@ import pytest
 from tools import environment
 
 pytest_plugins = ["pytester"]
-pytestmark = pytest.mark.timeout(400)
 
 STORY = """
     import pytest

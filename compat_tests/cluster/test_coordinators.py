@@ -81,7 +81,6 @@ def mend(cluster: Cluster, node_id: int, how: str) -> None:
 # Groups
 
 
-@pytest.mark.timeout(500)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_group_goes_on_at_the_next_node_when_its_coordinator_dies_stops_or_is_paused(
     healthy: Cluster, kind: Kind, tmp_path: pathlib.Path
@@ -155,7 +154,6 @@ def commit_of(group: str, where: Partition, offset: int) -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id=group, topics=[topic])
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", ["kill", "pause"])
 def test_the_next_coordinator_tells_nothing_older_than_what_was_acknowledged(
     healthy: Cluster, how: str
@@ -228,7 +226,6 @@ class Finding(Working):
                 self.faults.append(f"{self._address} names {node_id} ({code.name}), its view {before}")
 
 
-@pytest.mark.timeout(300)
 def test_every_node_names_the_leader_of_its_view_as_the_coordinator_while_that_moves(
     healthy: Cluster,
 ) -> None:
@@ -253,7 +250,6 @@ def test_every_node_names_the_leader_of_its_view_as_the_coordinator_while_that_m
     assert readers.committed_offset(healthy.bootstrap, group, read) == 0, "the one that is named answers"
 
 
-@pytest.mark.timeout(600)
 def test_an_application_of_kafka_streams_goes_on_when_the_coordinator_of_its_group_dies(
     healthy: Cluster, tmp_path: pathlib.Path
 ) -> None:
@@ -303,7 +299,6 @@ def opened(cluster: Cluster, name: str, timeout_ms: int = 60_000) -> ConfluentPr
     return producer
 
 
-@pytest.mark.timeout(300)
 def test_a_transaction_whose_coordinator_dies_between_decision_and_markers_is_ended_by_the_next(
     healthy: Cluster,
 ) -> None:
@@ -344,7 +339,6 @@ def is_prepared(cluster: Cluster, node_id: int, name: str) -> bool:
     )
 
 
-@pytest.mark.timeout(300)
 def test_a_producer_is_fenced_by_its_heir_over_a_move_of_the_coordinator(healthy: Cluster) -> None:
     name = topic_name("fenced-over-a-move")
     (where,) = create_topics(healthy.bootstrap, {name: 1}, REPLICAS)

@@ -37,8 +37,6 @@ BROKER, SET = 4, 0
 ONE_IS_ENOUGH = {"min.insync.replicas": "1"}
 SECONDS = 180
 
-pytestmark = pytest.mark.timeout(900)
-
 
 @pytest.fixture
 def program(cluster: Cluster) -> Iterator[Program]:

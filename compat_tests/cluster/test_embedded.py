@@ -29,7 +29,6 @@ REPLICA_FETCH_WAIT_SECONDS = 0.5
 """replica.fetch.wait.max.ms"""
 SECONDS = 90
 """Longer than any change takes on a busy machine."""
-pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture

@@ -12,8 +12,6 @@ import socket
 import subprocess
 import sys
 
-import pytest
-
 from compat_tests.clients import wait_until
 from compat_tests.cluster.test_membership import brokers_named_by
 from compat_tests.cluster.test_replication import isr_of
@@ -21,8 +19,6 @@ from compat_tests.outside import clean_environment
 from compat_tests.quorum import CONTROLLER_JVM
 from compat_tests.reference import programs
 from tools import environment
-
-pytestmark = pytest.mark.timeout(400)
 
 GUIDE = environment.CHECKOUT / "docs" / "cluster.md"
 PREFIX = "909"

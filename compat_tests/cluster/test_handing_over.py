@@ -59,8 +59,6 @@ SESSION_MS = "3000"
 Place = tuple[str, int]
 Content = dict[Place, list[tuple[int, bytes | None, bytes | None]]]
 
-pytestmark = pytest.mark.timeout(900)
-
 
 class Successor(KafkaMember):
     """Kafka's broker in the place of a node of ours."""

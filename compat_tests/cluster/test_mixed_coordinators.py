@@ -36,7 +36,6 @@ def cluster(mixed: Cluster) -> Cluster:
     return mixed
 
 
-@pytest.mark.timeout(500)
 @pytest.mark.parametrize(
     "kind",
     [
@@ -79,7 +78,6 @@ def exists(cluster: Cluster, name: str, kind: str) -> bool:
         return bool(side.ask(request, 4).coordinators[0].error_code == 0)
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("coordinator", [KAFKA_ID, OURS], ids=["kafka", "odradek"])
 def test_a_coordinator_without_its_followers_refuses_after_a_time_and_keeps_what_it_was_told(
     cluster: Cluster, coordinator: int

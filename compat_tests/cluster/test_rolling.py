@@ -27,7 +27,6 @@ INTERNAL = {
 }
 IN_SYNC_SECONDS = 90
 
-pytestmark = pytest.mark.timeout(600)
 
 Node = OdradekMember | KafkaMember | Inside
 

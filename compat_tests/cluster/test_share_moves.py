@@ -39,8 +39,6 @@ GROUP, SET = 32, 0
 DRAINED_SECONDS = 120
 BLOWS = 60 if NIGHTLY else 3
 
-pytestmark = pytest.mark.timeout(3_600 if NIGHTLY else 600)
-
 
 class Story:
     """Two topics of one partition, producers for both, and one group of three share consumers."""

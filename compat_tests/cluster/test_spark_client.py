@@ -18,8 +18,6 @@ from odradek.client.settings import ClientSettings
 from odradek.spark.batching import Batches
 from odradek.wire.records import iter_batches, iter_records
 
-pytestmark = pytest.mark.timeout(400)
-
 OLD = 3
 
 

@@ -26,7 +26,6 @@ def members(request: pytest.FixtureRequest) -> Iterator[list[Any]]:
         yield [one, two]
 
 
-@pytest.mark.timeout(300)
 def test_partitions_move_and_leaders_come_back(rows: Callable[..., Rows], members: list[Any]) -> None:
     at_one = {"bootstrap": members[0].bootstrap_servers}
 
@@ -58,7 +57,6 @@ def test_partitions_move_and_leaders_come_back(rows: Callable[..., Rows], member
     rows("topics", "delete", "moved", **at_one)
 
 
-@pytest.mark.timeout(300)
 def test_a_broker_that_dies_is_seen_in_each_check_that_it_concerns(
     rows: Callable[..., Rows], members: list[Any]
 ) -> None:

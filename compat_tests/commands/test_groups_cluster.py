@@ -28,7 +28,6 @@ def members(request: pytest.FixtureRequest) -> Iterator[list[Any]]:
         yield [one, two]
 
 
-@pytest.mark.timeout(300)
 def test_each_group_is_asked_at_its_coordinator(
     rows: Callable[..., Rows], members: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

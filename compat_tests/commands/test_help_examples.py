@@ -19,7 +19,7 @@ from odradek.commands.command import COMMANDS
 from odradek.embedding.free_port import free_port
 from tests.client.topics import Transactions
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.nightly
 
 EXAMPLE = re.compile(r"^  (\S.*?)(?:  +.*)?$")
 OPTIONS = {

@@ -16,7 +16,6 @@ import pytest
 from tools.build_dists import CHECKOUT, Dists, extension_modules
 
 pytestmark = [
-    pytest.mark.timeout(600),  # compiling takes its time on a busy machine
     pytest.mark.xdist_group("dists"),  # built once
 ]
 

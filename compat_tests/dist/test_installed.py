@@ -18,7 +18,6 @@ from tools.build_dists import CHECKOUT, Dists
 from tools.environment import only_from, wheels
 
 pytestmark = [
-    pytest.mark.timeout(600),  # compiling takes its time on a busy machine
     pytest.mark.xdist_group("dists"),  # built once
     pytest.mark.in_order,  # `users` installs more into the environments
 ]

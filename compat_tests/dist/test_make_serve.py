@@ -22,7 +22,6 @@ from tools import installer
 from tools.build_dists import copy_of_checkout
 from tools.environment import ZIGLANG, only_from, wheels
 
-pytestmark = pytest.mark.timeout(600)  # compiling takes its time on a busy machine
 
 READY_S = 180
 STOP_S = 10

@@ -15,7 +15,6 @@ from tools.build_dists import CHECKOUT, Dists
 from tools.environment import wheels
 
 pytestmark = [
-    pytest.mark.timeout(600),  # compiling takes its time on a busy machine
     pytest.mark.xdist_group("dists"),  # built once
 ]
 

@@ -64,7 +64,6 @@ def come_and_go(group: Group) -> None:
     group.finish()
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", BY_DAY + BY_NIGHT * NIGHTLY, ids=str)
 def test_members_come_and_go_and_every_record_has_one_reader(
     broker: TransactionBroker, kind: Kind, tmp_path: pathlib.Path
@@ -73,7 +72,6 @@ def test_members_come_and_go_and_every_record_has_one_reader(
         come_and_go(group)
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.usefixtures("new_protocol")
 @pytest.mark.parametrize("kind", NEW_BY_DAY + NEW_BY_NIGHT * NIGHTLY, ids=str)
 def test_members_of_the_new_protocol_come_and_go_and_every_record_has_one_reader(
@@ -83,7 +81,6 @@ def test_members_of_the_new_protocol_come_and_go_and_every_record_has_one_reader
         come_and_go(group)
 
 
-@pytest.mark.timeout(400)
 def test_members_of_all_libraries_share_one_group(broker: TransactionBroker, tmp_path: pathlib.Path) -> None:
     with group_of(broker, tmp_path, ALL_KINDS_TOGETHER[0]) as group:
         for kind in ALL_KINDS_TOGETHER:

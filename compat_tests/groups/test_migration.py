@@ -23,7 +23,7 @@ CLASSIC_KINDS = [
 NEW_KIND = Kind("java-4.3", "uniform", CONSUMER)
 NAMES = ["first", "second"]
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("new_protocol")]
+pytestmark = pytest.mark.usefixtures("new_protocol")
 
 
 def exchange(group: Group, kind: Kind, instance: str | None = None) -> None:

@@ -121,7 +121,6 @@ def live_through(group: Group, phases: dict[str, IsIt], moment: str) -> None:
     group.finish(BEGINS_ANEW if group.kind.library == "aiokafka" else NOTHING)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_group_gets_over_a_broker_that_dies_in_every_phase(
@@ -133,7 +132,6 @@ def test_a_group_gets_over_a_broker_that_dies_in_every_phase(
         live_through(group, PHASES, moment)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("new_protocol")
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("kind", NEW_KINDS, ids=str)

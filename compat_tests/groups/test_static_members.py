@@ -68,7 +68,6 @@ def restart_in_turn(group: Group, deaths: list[bool]) -> None:
     group.finish()
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_static_member_that_restarts_has_its_partitions_and_nobody_else_notices(
     patient_broker: TransactionBroker, kind: Kind, tmp_path: pathlib.Path
@@ -77,7 +76,6 @@ def test_a_static_member_that_restarts_has_its_partitions_and_nobody_else_notice
         restart_in_turn(group, [True, False])
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.usefixtures("new_protocol")
 @pytest.mark.parametrize("kind", NEW_KINDS, ids=str)
 def test_a_static_member_of_the_new_protocol_that_restarts_has_its_partitions(
@@ -88,7 +86,6 @@ def test_a_static_member_of_the_new_protocol_that_restarts_has_its_partitions(
         restart_in_turn(group, [False, False])
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("new_protocol")
 @pytest.mark.parametrize("kind", NEW_KINDS, ids=str)
 def test_a_second_member_of_a_name_is_refused_by_the_new_protocol(
@@ -105,7 +102,6 @@ def test_a_second_member_of_a_name_is_refused_by_the_new_protocol(
         group.finish()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_second_member_of_a_name_fences_the_first(
     patient_broker: TransactionBroker, kind: Kind, tmp_path: pathlib.Path

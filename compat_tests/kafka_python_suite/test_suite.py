@@ -114,7 +114,6 @@ def test_every_file_is_run_or_on_the_list() -> None:
     assert there == run | not_run
 
 
-@pytest.mark.timeout(600)
 def test_kafka_pythons_own_tests_pass_but_for_the_known_ones(
     broker: TestBroker, tmp_path: pathlib.Path
 ) -> None:

@@ -10,13 +10,12 @@ import pytest
 
 from compat_tests.monitoring.alert_cases import CASES
 from compat_tests.monitoring.conftest import SLOW, Watched
-from compat_tests.monitoring.prometheus import JOB, PATIENCE_S, RATE_S, RULES, promtool, until, write_rules
+from compat_tests.monitoring.prometheus import JOB, RATE_S, RULES, promtool, until, write_rules
 from odradek.server.metrics.exposition import label_text
 from odradek.server.metrics.families import FAMILY
 from odradek.server.metrics.monitoring_files import files
 from odradek.server.metrics.rules import ALERTS, ALIASES
 
-pytestmark = pytest.mark.timeout(3 * PATIENCE_S)
 """A limit above all waits, so that a wait that fails says what for; the first test has the set-up, too."""
 
 BOARDS = {path.split("/")[-1]: json.loads(text) for path, text in files().items() if path.endswith(".json")}

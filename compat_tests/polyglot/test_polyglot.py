@@ -22,7 +22,6 @@ def tell(command: list[str], stories: list[str], **variables: str) -> None:
     assert finished.stdout.split("\n")[:-1] == [f"held {story}" for story in stories]
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("client", "stories"),
     [
@@ -36,7 +35,6 @@ def test_a_client_of_go_works(bootstrap: str, client: str, stories: list[str]) -
     tell([str(program), bootstrap], stories)
 
 
-@pytest.mark.timeout(1200)  # the first run compiles librdkafka
 @pytest.mark.parametrize(
     ("client", "stories"),
     [
@@ -49,7 +47,6 @@ def test_a_client_of_rust_works(bootstrap: str, client: str, stories: list[str])
     tell([str(program), bootstrap], stories)
 
 
-@pytest.mark.timeout(240)
 def test_kafkajs_works(bootstrap: str) -> None:
     modules = environment.node_modules(HERE / "node")
     stories = ["codecs", "seeking", "groups", "administration", "refusals"]

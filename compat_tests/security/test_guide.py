@@ -10,13 +10,9 @@ import socket
 import subprocess
 import sys
 
-import pytest
-
 from compat_tests.clients import wait_until
 from compat_tests.outside import clean_environment
 from tools import environment
-
-pytestmark = pytest.mark.timeout(300)
 
 GUIDE = environment.CHECKOUT / "docs" / "security.md"
 ADDRESS = "localhost:9094"

@@ -405,7 +405,6 @@ def send_all_but_the_end(client: socket.socket) -> None:
         client.sendall(struct.pack(">i", FRAME_BYTES) + bytes(FRAME_BYTES - 1))
 
 
-@pytest.mark.timeout(600)  # as many handshakes of TLS at night
 @pytest.mark.parametrize("listener", LISTENERS[2:])
 def test_all_who_have_not_authenticated_together_hold_a_bounded_memory(
     listener: str, target: Target, bystander: Bystander
@@ -597,7 +596,6 @@ def test_a_thousand_wrong_passwords_a_second_hold_up_neither_loop_nor_memory(
 # The end of those who take their time
 
 
-@pytest.mark.timeout(300)
 def test_whoever_does_not_come_to_the_point_is_closed_after_its_time(late: list[Late]) -> None:
     wait_until(
         lambda: all(list(map(Late.look, late))),

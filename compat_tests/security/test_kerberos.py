@@ -315,7 +315,6 @@ def kafka_python(kerberized: Kerberized, principal: str, service: str) -> int:
             admin.close()
 
 
-@pytest.mark.timeout(600)  # the first run compiles
 @pytest.mark.parametrize("client", ["sarama", "franz"])
 def test_a_client_of_go_gets_in_with_its_keytab(kerberized: Kerberized, client: str) -> None:
     """sarama sends bare tokens."""

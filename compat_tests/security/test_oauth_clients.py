@@ -271,7 +271,6 @@ def connect(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Connect:
     return CONNECTS[name]
 
 
-@pytest.mark.timeout(300)
 def test_a_client_gets_in_with_a_right_token_only(
     entrance: Entrance, authority: Authority, connect: Connect
 ) -> None:
@@ -294,7 +293,6 @@ def test_a_client_gets_in_with_a_right_token_only(
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("library", ["franz", "sarama-1", "kafkajs"])
 def test_a_client_of_go_or_node_gets_in_with_a_right_token_only(
     entrance: Entrance, authority: Authority, library: str

@@ -16,7 +16,7 @@ from compat_tests.differential.harness import Side
 from odradek.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from odradek.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.nightly
 
 SECONDS = 120
 RATE = 1_000_000

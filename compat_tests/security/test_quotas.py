@@ -256,7 +256,6 @@ def shown(answers: list[tuple[int, str]]) -> list[tuple[int, list[str]]]:
     ]
 
 
-@pytest.mark.timeout(300)  # a process of Java for each of its commands
 def test_kafkas_tool_sets_shows_and_removes_quotas_as_with_kafka(pair: Pair) -> None:
     for entity in ENTITIES:
         kind = entity.split()[1]

@@ -318,7 +318,6 @@ def test_aiokafka_connects_anew_when_its_session_has_ended(
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("library", [*programs.LIBRARIES, "segmentio"])
 def test_a_client_of_go_or_node_gets_in_with_the_right_password_only(
@@ -329,7 +328,6 @@ def test_a_client_of_go_or_node_gets_in_with_the_right_password_only(
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("library", "reason"),
     [("franz", "SASL_AUTHENTICATION_FAILED"), ("kafkajs", "uthentication")],

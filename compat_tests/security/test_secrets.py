@@ -485,7 +485,6 @@ def test_a_search_finds_secrets(stage: Stage) -> None:
     assert ("in base64", "a password") in told.found(stage.secrets)
 
 
-@pytest.mark.timeout(300)
 def test_no_refusal_of_a_start_shows_a_secret(stage: Stage, tmp_path: pathlib.Path) -> None:
     told = Told()
     path = tmp_path / "server.properties"
@@ -523,7 +522,6 @@ def serving(stage: Stage, directory: pathlib.Path, told: Told) -> Iterator[None]
         told.add("the log", log.read_bytes())
 
 
-@pytest.mark.timeout(300)
 def test_nothing_that_a_broker_says_has_a_secret(stage: Stage, tmp_path: pathlib.Path) -> None:
     told, hmacs = Told(), list[bytes]()
     data = tmp_path / "data"

@@ -25,7 +25,6 @@ from odradek.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 
-pytestmark = pytest.mark.timeout(600)
 TOKENS = f"{TOOLS}.DelegationTokenCommand"
 VERSION = reference.CURRENT
 LISTENER = "SASL_SSL"

@@ -266,7 +266,6 @@ def test_libraries_with_a_wrong_certificate_or_authority_are_refused_and_told_wh
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("library", ["franz", "sarama-1", "kafkajs"])
 def test_clients_of_go_and_node_get_in_with_a_right_certificate_only(
     library: str,

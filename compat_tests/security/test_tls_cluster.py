@@ -41,7 +41,6 @@ def sealed_options(authority: Authority, name: str, protocol: str = "SSL") -> di
     return own | {"listener.security.protocol.map": f"CONTROLLER:{protocol},PLAINTEXT:{protocol}"}
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_node_registers_forwards_and_replicates_both_ways_over_tls(
     authority: Authority, protocol: str
@@ -105,7 +104,6 @@ def replicate(settings: dict[str, Any], prefix: str = "") -> None:
         assert found == [str(number).encode() for number in range(100)]
 
 
-@pytest.mark.timeout(300)
 def test_a_node_that_the_others_do_not_trust_does_not_start_or_says_who_refuses_it(
     authority: Authority, tmp_path: pathlib.Path
 ) -> None:

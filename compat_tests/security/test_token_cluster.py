@@ -36,7 +36,6 @@ def port_of(node: Any) -> int:
     return int(node.bootstrap_servers.rpartition(":")[2])
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("is_ours", [True, False], ids=["ours", "theirs"])
 def test_a_token_of_one_node_counts_at_the_other(nodes: Nodes, is_ours: bool) -> None:
     sides = [port_of(nodes.ours), port_of(nodes.theirs)]

@@ -93,7 +93,6 @@ def java_connect(java: JavaProgram, mechanism: str, token_id: str, hmac: str) ->
     return True
 
 
-@pytest.mark.timeout(300)
 def test_a_token_of_kafkas_tool_lets_a_client_in_until_the_tool_ends_it(
     tokens: Broker, java: JavaProgram, tmp_path: pathlib.Path
 ) -> None:
@@ -144,7 +143,6 @@ def test_a_client_that_cannot_say_that_it_has_a_token_does_not_get_in(
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mechanism", SCRAM)
 def test_franz_go_gets_in_with_a_token_until_the_tool_ends_it(
     tokens: Broker, tmp_path: pathlib.Path, mechanism: str

@@ -90,7 +90,6 @@ def drain(broker: TransactionBroker, ledger: Ledger, group: str, topic: str) -> 
             one.stop()
 
 
-@pytest.mark.timeout(3600 if NIGHTLY else 200)
 @pytest.mark.parametrize("seed", [1])
 def test_what_was_answered_outlives_every_kill(start_broker: Start, seed: int) -> None:
     broker = start_broker()

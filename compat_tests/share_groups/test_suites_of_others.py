@@ -42,7 +42,6 @@ AT_ONCE = 3
 """So many of Kafka's tests: they wait most of the time."""
 TEST_SECONDS = 300
 """One of them waits two minutes itself."""
-SUITE_SECONDS = 3600
 
 NOT_PASSED: dict[str, list[dict[str, str]]] = tomllib.loads((HERE / "suites_not_passed.toml").read_text())
 
@@ -72,7 +71,6 @@ def assert_only_listed(suite: str, found: dict[str, Outcome]) -> None:
 # -- franz-go
 
 
-@pytest.mark.timeout(600)
 def test_franz_gos_own_tests(bootstrap: str) -> None:
     program = environment.go_tests(HERE.parent / "polyglot" / "go", KGO)
 
@@ -146,7 +144,6 @@ def run_test(program: JavaProgram, test: KafkasTest, *, is_odradek: bool) -> Out
     return Outcome("passed", "")
 
 
-@pytest.mark.timeout(SUITE_SECONDS)
 def test_kafkas_own_tests_of_share_consumers(is_odradek: bool) -> None:
     with kafkas_tests() as program:
         there = list_tests(program)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.tiers import TEST_SECONDS_MAX
+
 SECONDS = 30
 KILLS = 3
 """In so many seconds; a longer soak kills more often in proportion."""
@@ -18,7 +20,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seconds = config.getoption("--soak-seconds", SECONDS)
     for item in items:
         if item.name.startswith("test_nothing_promised"):
-            item.add_marker(pytest.mark.timeout(seconds * 2 + SET_UP_AND_CHECK_SECONDS))
+            item.add_marker(
+                pytest.mark.timeout(max(TEST_SECONDS_MAX, seconds * 2 + SET_UP_AND_CHECK_SECONDS))
+            )
 
 
 @pytest.fixture

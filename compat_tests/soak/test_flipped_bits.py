@@ -98,7 +98,6 @@ def check_goes_on(broker: odradek.Broker) -> None:
     assert message.value() == b"still there"
 
 
-@pytest.mark.timeout(60 + SAMPLES * 30)
 def test_a_broker_with_a_flipped_bit_starts_and_hands_nobody_another_record(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,6 @@ COUNT = 3000
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
 def test_a_lost_worker_costs_no_row(tables: KafkaTables, tmp_path: pathlib.Path) -> None:
     source, sink = tables.new_topic("source", 4, range(COUNT)), tables.new_topic("sink", 2)
     with Cluster(tmp_path / "cluster") as cluster:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from compat_tests.brokers import TestBroker
 
-pytestmark = pytest.mark.timeout(400)
 
 GUIDE = environment.CHECKOUT / "docs" / "spark.md"
 ADDRESS = "127.0.0.1:9092"

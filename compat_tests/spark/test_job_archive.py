@@ -22,7 +22,6 @@ from odradek.spark.report import Report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(400)
 
 HIDDEN = ("_", ".")
 

@@ -23,7 +23,6 @@ from odradek.spark.report import Report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(400)
 
 ICEBERG = {"table_format": "iceberg"}
 

@@ -33,7 +33,6 @@ from odradek.spark.jobs import JobError, verify
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-pytestmark = pytest.mark.timeout(400)
 
 BY_AVRO = {"value": "avro", "schema": AVRO_SCHEMA}
 BY_PROTOBUF = {"value": "protobuf", "descriptor": DESCRIPTOR, "message": MESSAGE}

@@ -36,7 +36,6 @@ KILLS = 10 if NIGHTLY else 1
 SHOWN_LENGTH = 4_000
 """Characters of what a driver told, its last ones."""
 BUCKETS = 4
-pytestmark = pytest.mark.timeout(120 + START_SECONDS * KILLS)
 
 
 class Command:

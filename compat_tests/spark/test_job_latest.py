@@ -19,8 +19,6 @@ from odradek.spark.report import Report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(400)
-
 
 def brought_up(spark: SparkSession, topic: RealisticTopic, table: pathlib.Path, **options: Any) -> Report:
     servers = topic.tables.client.bootstrap

@@ -28,7 +28,6 @@ from odradek.spark.report import Report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(400)
 
 Truth = dict[int, dict[int, int]]
 """By partition: offset in the source -> offset in the copy."""

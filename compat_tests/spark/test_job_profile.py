@@ -15,8 +15,6 @@ from odradek.spark.report import Report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(400)
-
 
 def table(report: Report, title: str) -> list[dict[str, Any]]:
     (found,) = (one for one in report.tables if one.title.startswith(title))

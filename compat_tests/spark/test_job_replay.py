@@ -20,8 +20,6 @@ from odradek.spark.report import Report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(400)
-
 
 def replayed(
     spark: SparkSession, topic: RealisticTopic, table: pathlib.Path, to: str, **options: Any

@@ -22,8 +22,6 @@ from odradek.spark.report import Report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(400)
-
 
 def verified(spark: SparkSession, topic: RealisticTopic, **options: Any) -> Report:
     return verify.run(

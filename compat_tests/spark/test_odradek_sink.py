@@ -409,7 +409,6 @@ def test_a_query_without_epochs_is_refused(sink: SinkTables, tmp_path: pathlib.P
 # -- drivers and clusters that are killed
 
 
-@pytest.mark.timeout(300 + START_SECONDS * DRIVER_KILLS)
 def test_retried_tasks_and_killed_drivers_write_each_row_once(
     sink: SinkTables, tmp_path: pathlib.Path
 ) -> None:
@@ -438,7 +437,6 @@ def test_retried_tasks_and_killed_drivers_write_each_row_once(
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(400)
 def test_speculative_tasks_and_a_lost_worker_write_each_row_once(
     sink: SinkTables, tmp_path: pathlib.Path
 ) -> None:

@@ -24,7 +24,6 @@ from compat_tests.transactions.libraries.confluent import ConfluentProducer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -273,7 +272,6 @@ print("rows:", spark.read.format("odradek").options(**options).load().count())
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(600)
 def test_spark_finds_the_format_by_itself(tables: OdradekTables, timed: str, tmp_path: pathlib.Path) -> None:
     """As an installed wheel has it: `pyspark_odradek` and `odradek` in a folder of the path."""
     package = pathlib.Path(odradek.spark.__file__).parent

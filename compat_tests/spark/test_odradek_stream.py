@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
-pytestmark = pytest.mark.timeout(300)
 LIMITED = {"maxOffsetsPerTrigger": 30, "trigger": "processingTime"}
 
 

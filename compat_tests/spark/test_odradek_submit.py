@@ -21,7 +21,7 @@ from compat_tests.spark.test_job_archive import rows_of
 from compat_tests.stories import topic_name
 from tools import build_dists, environment
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1200), pytest.mark.usefixtures("spark_is_there")]
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("spark_is_there")]
 
 GUIDE = environment.CHECKOUT / "docs" / "spark.md"
 ADDRESS = "127.0.0.1:9092"

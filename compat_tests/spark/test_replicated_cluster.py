@@ -30,7 +30,7 @@ from odradek.spark.jobs.topics import Topics
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.nightly
 
 NODES, PARTITIONS = {1, 2, 3}, 3
 OPTIONS = {

@@ -22,7 +22,6 @@ COUNT = 4000
 BATCHES_BETWEEN = 3
 
 
-@pytest.mark.timeout(120 + driver.START_SECONDS * DRIVER_KILLS)
 def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(
     tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
@@ -69,7 +68,6 @@ def test_a_table_that_is_read_over_a_crash_of_the_broker_is_whole(
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(400)
 def test_a_stream_loses_and_doubles_nothing_over_many_crashes(
     tables: KafkaTables, broker: TestBroker, tmp_path: pathlib.Path
 ) -> None:

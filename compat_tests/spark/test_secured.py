@@ -23,7 +23,6 @@ from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequ
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
 
 LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PASSWORDS = {"admin": "pw-of-admin", "ann": PASSWORD}

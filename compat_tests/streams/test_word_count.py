@@ -22,7 +22,6 @@ def application(
         run.stop()
 
 
-@pytest.mark.timeout(300)
 def test_a_word_count_goes_on_after_restarts_of_the_application_and_of_the_broker(
     application: Application,
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from compat_tests.kit.transaction_brokers import Start, TransactionBroker, starting
 from compat_tests.order import longest_first
-from tests.tiers import NIGHTLY
+from tests.tiers import NIGHTLY, TEST_SECONDS_MAX
 
 SHORT_HISTORY_SECONDS = 25
 HISTORY_SECONDS = 300 if NIGHTLY else SHORT_HISTORY_SECONDS
@@ -29,7 +29,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seconds = config.getoption("--history-seconds", HISTORY_SECONDS)
     for item in items:
         if item.name.startswith("test_no_promise"):
-            item.add_marker(pytest.mark.timeout(seconds * 3 + SET_UP_AND_CHECK_SECONDS))
+            item.add_marker(
+                pytest.mark.timeout(max(TEST_SECONDS_MAX, seconds * 3 + SET_UP_AND_CHECK_SECONDS))
+            )
     longest_first(items, LONGEST)
 
 

@@ -170,7 +170,6 @@ def seed(capsys: pytest.CaptureFixture[str]) -> int:
     return told_seed(capsys, "ODRADEK_COPIERS_SEED")
 
 
-@pytest.mark.timeout(PATIENCE_SECONDS + 120)
 @pytest.mark.parametrize("chain", CHAINS if NIGHTLY else ["both-versions"])
 def test_every_message_comes_out_of_a_chain_of_killed_copiers_once_and_in_order(
     chain: str, start_broker: Start, tmp_path: pathlib.Path, seed: int

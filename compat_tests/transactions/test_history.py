@@ -131,7 +131,6 @@ def test_no_promise_is_broken_when_the_broker_is_killed_and_connections_are_lost
         assert min(spoken) < version <= max(spoken), f"{request.__name__}: {sorted(spoken)}"
 
 
-@pytest.mark.timeout(300)
 def test_a_library_that_ends_its_process_is_told_and_the_history_goes_on(
     start_broker: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -188,7 +187,6 @@ def is_commit(api_key: int, frame: bytes) -> bool:
     return api_key == EndTxnRequest.api_key and frame[-1 if version < 3 else -2] == 1
 
 
-@pytest.mark.timeout(300)
 def test_a_planted_bug_is_found(
     bug: str,
     is_odradek: bool,

@@ -112,7 +112,6 @@ class Loop:
         assert self.positions() == [RECORDS] * PARTITIONS
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_loop_that_dies_in_every_phase_copies_everything_once(
     proxied: TransactionBroker, library: str
@@ -150,7 +149,6 @@ def die_in_the_commit(broker: TransactionBroker, loop: Loop, verdict: Verdict) -
     assert process.returncode == -9, errors[-3000:]
 
 
-@pytest.mark.timeout(500)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_loop_gets_over_lost_answers_to_its_commits(proxied: TransactionBroker, library: str) -> None:
     """The client asks again, and the coordinator knows that it has answered before."""
@@ -173,7 +171,6 @@ def test_a_loop_gets_over_lost_answers_to_its_commits(proxied: TransactionBroker
     loop.check()
 
 
-@pytest.mark.timeout(500)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_loop_goes_on_when_the_broker_is_killed_under_it(proxied: TransactionBroker, library: str) -> None:
     loop = Loop(proxied, library)

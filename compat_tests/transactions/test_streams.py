@@ -52,7 +52,6 @@ def wait_until_counted(application: Application) -> None:
     )
 
 
-@pytest.mark.timeout(ROUNDS * 150 + 150)
 def test_no_word_is_counted_twice_when_the_application_and_the_broker_are_killed(
     application: Application,
 ) -> None:

@@ -79,12 +79,10 @@ def working(broker: TransactionBroker) -> dict[str, int]:
     return counts
 
 
-@pytest.mark.timeout(200)
 def test_clients_of_both_protocols_write_to_one_partition_at_once(working: dict[str, int]) -> None:
     assert working == {PERFORMANCE: 2 * RECORDS, **dict.fromkeys(LIBRARIES, RECORDS)}
 
 
-@pytest.mark.timeout(200)
 def test_a_transactional_id_goes_from_protocol_to_protocol(broker: TransactionBroker) -> None:
     topic = topic_name("handed-on")
     (where,) = create_topics(broker.bootstrap, {topic: 1})
@@ -98,7 +96,6 @@ def test_a_transactional_id_goes_from_protocol_to_protocol(broker: TransactionBr
         assert len(readers.values_of(broker.bootstrap, [where])[where]) == number * RECORDS, name
 
 
-@pytest.mark.timeout(200)
 def test_the_level_is_lowered_and_raised_while_a_producer_works(start_broker: Start) -> None:
     """A producer of either protocol goes on; Kafka's own takes up the new level with its next metadata."""
     broker = start_broker()

@@ -20,7 +20,6 @@ VERSION = "0.10.2.2"
 TOPICS = "kafka.admin.TopicCommand"
 REASSIGN = "kafka.admin.ReassignPartitionsCommand"
 IDS = {1, 2, 3}
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,6 @@ from compat_tests.zookeeper.sharing import PARTITIONS, ConsoleConsumers, Topic, 
 from tests.tiers import rest_at_night
 
 VERSIONS = rest_at_night("0.8.2.2", "0.9.0.1", "0.10.2.2")
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(params=VERSIONS)

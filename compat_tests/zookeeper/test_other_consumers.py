@@ -16,7 +16,6 @@ from compat_tests.zookeeper.sharing import PARTITIONS, Group, Member, Topic, has
 from tools import environment
 
 HERE = pathlib.Path(__file__).parent / "others"
-pytestmark = pytest.mark.timeout(300)
 
 
 class Pykafka(Group):

@@ -28,10 +28,7 @@ JUDGE = pathlib.Path(__file__).parents[1] / "kafka07" / "python2" / "judge.py"
 FOLDER = "kafka07"
 SECONDS = 60
 
-pytestmark = [
-    pytest.mark.skipif(PYTHON is None, reason="no Python 2.7 is here"),
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.skipif(PYTHON is None, reason="no Python 2.7 is here")
 
 
 @pytest.fixture(scope="module")

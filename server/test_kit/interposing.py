@@ -44,8 +44,8 @@ class Interposing:
         return self._routes.served(api_key).api
 
     def put(self, interposer: Interposer, api_keys: Collection[int], *, before_others: bool = False) -> None:
-        """Lets it see requests of these APIs from now on, and of no others. The first one that was ever put is
-        the first to see a request, unless another one was put `before_others`."""
+        """Lets it see requests of these APIs from now on, and of no others. The first one that was put is the
+        first to see a request, unless another one was put `before_others`."""
         before = self._at.get(interposer, frozenset())
         now = frozenset(api_keys)
         if before_others:

@@ -19,7 +19,6 @@ from odradek.wire.records import Record, build_batch, iter_records
 from odradek.wire.work import finish
 from tests.tiers import NIGHTLY
 
-pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
 TOPIC_ID = bytes(range(16))
 
 

@@ -33,7 +33,6 @@ from odradek.wire.records import (
 )
 from tests.tiers import NIGHTLY
 
-pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
 SAMPLES = 10_000 if NIGHTLY else 500
 SAMPLES_PER_CASE = 50
 LATER_MS = START_MS + 86_400_000

@@ -18,7 +18,6 @@ from promises import EVERY_OPERATION, PASSED_BY, WEIGHTS, World, history
 
 from tests.tiers import NIGHTLY
 
-pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
 NUMBERS = st.integers(0, 1 << 16)
 
 

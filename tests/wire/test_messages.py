@@ -86,7 +86,6 @@ def test_a_message_comes_back_as_it_went():
                     check_that_it_comes_back(samples.message(cls, version), version)
 
 
-@pytest.mark.timeout(3600)
 def test_a_message_of_any_values_comes_back_as_it_went():
     """By hypothesis, which also looks for the smallest message that does not."""
     with collected() as failures:

@@ -317,6 +317,17 @@ def parse_group_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
     return {name: _parse(name, text, GROUP_OPTIONS, "group") for name, text in configs.items()}
 
 
+def _check_bounds(name: str, value: int, at_least: int | None, at_most: int | None) -> None:
+    """Sentences as of Kafka 4.4.0."""
+    if (at_least is None or value >= at_least) and (at_most is None or value <= at_most):
+        return
+    if at_least is None:
+        raise _invalid(f"{name} must be less than or equal to {at_most}")
+    if at_most is None:
+        raise _invalid(f"{name} must be greater than or equal to {at_least}")
+    raise _invalid(f"{name} must be in the range {at_least} to {at_most} inclusive.")
+
+
 def check_group_configs(configs: Mapping[str, str | None], values: "BrokerValues") -> None:
     """Refuse with KafkaError(INVALID_CONFIG) a group's own settings outside of the broker's bounds, a
     session that would end before the next heartbeat, and all that `parse_group_configs` refuses.
@@ -332,11 +343,8 @@ def check_group_configs(configs: Mapping[str, str | None], values: "BrokerValues
             f"Registered assignors are: [{', '.join(assignors)}]."
         )
     for name, value in own.items():
-        at_least, at_most = GROUP_OPTIONS[name].bounds
-        if at_least is not None and value < broker[at_least]:
-            raise _invalid(f"{name} must be greater than or equal to {at_least}")
-        if at_most is not None and value > broker[at_most]:
-            raise _invalid(f"{name} must be less than or equal to {at_most}")
+        at_least, at_most = (None if one is None else broker[one] for one in GROUP_OPTIONS[name].bounds)
+        _check_bounds(name, value, at_least, at_most)
     for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         if (session in own or heartbeat in own) and (

@@ -217,15 +217,18 @@ def test_a_group_cannot_have_a_session_that_ends_before_the_next_heartbeat(make_
 
 
 def test_the_bounds_of_a_group_are_named_as_kafka_names_them(node):
-    bounds = {
-        "44999": "consumer.session.timeout.ms must be greater than or equal to "
-        "group.consumer.min.session.timeout.ms",
-        "60001": "consumer.session.timeout.ms must be less than or equal to "
-        "group.consumer.max.session.timeout.ms",
-    }
-    for value, message in bounds.items():
+    for value in ("44999", "60001"):
         (answer,) = alter(node, partly(GROUP, "g", ("consumer.session.timeout.ms", SET, value)))
-        assert answer.error_message == message
+        assert (
+            answer.error_message
+            == "consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive."
+        )
+    for name, value, bound in (
+        ("streams.num.standby.replicas", "3", "less than or equal to 2"),
+        ("streams.task.offset.interval.ms", "14999", "greater than or equal to 15000"),
+    ):
+        (answer,) = alter(node, partly(GROUP, "g", (name, SET, value)))
+        assert answer.error_message == f"{name} must be {bound}"
 
 
 def test_of_a_resource_that_is_named_twice_nothing_is_changed_and_the_others_are(node):

@@ -32,7 +32,8 @@ COORDINATOR_SECONDS = 60
 
 NO_MARKER = (
     "The coordinator that starts after the kill aborts the open transaction by its time-out and writes "
-    "CompleteAbort, but no marker into the partitions."
+    "CompleteAbort, but no marker into the partitions: with an interval of 500 ms it looks for such "
+    "transactions before it knows who leads them (findings/kafka-abort-without-markers.sh)."
 )
 LATE_END = "copies are missing"
 KNOWN_OF_KAFKA = {

@@ -1,6 +1,7 @@
 """`odradek topics move`: partitions go to other brokers while clients go on."""
 
 import argparse
+import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 
@@ -78,9 +79,20 @@ def _begin(
 
 
 def _wait(cluster: Cluster, wanted: Collection[TopicPartition]) -> None:
-    """Waits until all is moved; Ctrl-C ends the waiting, and not the moves."""
-    while any((one.topic, one.partition) in wanted for one in list_moves(cluster)):
+    """Waits until all is moved, and names brokers that it waits for in vain. Ctrl-C ends the waiting, and not
+    the moves."""
+    told = set[int]()
+    while moving := [one for one in list_moves(cluster) if (one.topic, one.partition) in wanted]:
+        fenced = {one.broker for one in describe_cluster(cluster).brokers if one.is_fenced}
+        away = fenced & {broker for one in moving for broker in one.adding} - told
+        if away:
+            print(f"odradek: it waits for {_brokers(away)}, which does not serve now", file=sys.stderr)
+            told |= away
         time.sleep(LOOK_S)
+
+
+def _brokers(ids: Collection[int]) -> str:
+    return " and ".join(f"broker {one}" for one in sorted(ids))
 
 
 def _show(cluster: Cluster, output: Output) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +18,7 @@ SHORT_SESSION = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval
 
 
 @pytest.fixture(scope="module")
-def members(request: pytest.FixtureRequest) -> Iterator[list[Any]]:
+def all_members(request: pytest.FixtureRequest) -> Iterator[list[Any]]:
     member = KafkaMember if request.config.getoption("--broker") == "kafka" else OdradekMember
     with (
         Controllers(SHORT_SESSION, host=shared_host()) as controllers,
@@ -24,6 +26,15 @@ def members(request: pytest.FixtureRequest) -> Iterator[list[Any]]:
         member(controllers, 2) as two,
     ):
         yield [one, two]
+
+
+@pytest.fixture
+def members(all_members: list[Any]) -> list[Any]:
+    """Both brokers; one that a test before has killed is started again."""
+    for member in all_members:
+        if not member.is_running:
+            member.start()
+    return all_members
 
 
 def test_partitions_move_and_leaders_come_back(rows: Callable[..., Rows], members: list[Any]) -> None:
@@ -98,3 +109,20 @@ def test_a_broker_that_dies_is_seen_in_each_check_that_it_concerns(
         "partitions_with_offline_replicas": ["both-0", "both-1"],
         "partitions_under_replicated": ["both-0", "both-1"],
     }
+
+
+def test_a_move_tells_of_the_broker_that_it_waits_for(rows: Callable[..., Rows], members: list[Any]) -> None:
+    one, two = members
+    at_one = {"bootstrap": one.bootstrap_servers}
+    rows("topics", "create", "waits", "-p", "1", "-r", "1", **at_one)
+    wait_until(lambda: len(rows("topics", "list", "waits", **at_one)) == 1, "the topic is there", seconds=60)
+    rows("topics", "move", "waits", "--to", "1", "--wait", **at_one)
+    two.kill()
+    move = [sys.executable, "-m", "odradek", "topics", "move", "waits", "-b", one.bootstrap_servers]
+    move += ["--to", "1,2", "--replicas", "2", "--wait"]
+    with subprocess.Popen(move, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as moving:
+        assert moving.stderr is not None
+        assert moving.stderr.readline() == "odradek: it waits for broker 2, which does not serve now\n"
+        two.start()
+        assert moving.wait(DEADLINE_SECONDS) == 0
+    rows("topics", "delete", "waits", **at_one)

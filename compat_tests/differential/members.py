@@ -53,7 +53,7 @@ def is_listed(pair: Pair, group: str, type_: str, state: str) -> None:
 
 def consumer_join(group: str, member: str, *topics: str, **more: Any) -> ConsumerGroupHeartbeatRequest:
     """The first heartbeat of a member of the consumer protocol."""
-    fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": [*topics], "topic_partitions": []}
+    fields = {"rebalance_timeout_ms": 600_000, "subscribed_topic_names": [*topics], "topic_partitions": []}
     return ConsumerGroupHeartbeatRequest(
         group_id=group, member_id=member, member_epoch=0, **{**fields, **more}
     )
@@ -136,7 +136,7 @@ def consumer_situations(pair: Pair, group: str, topic: str) -> Iterator[tuple[st
         return int(beat(member, epoch, note, **more).member_epoch)
 
     def join(member: str, *topics: str, instance: str | None = None) -> int:
-        asked = {"subscribed_topic_names": [*topics], "rebalance_timeout_ms": 60_000, "topic_partitions": []}
+        asked = {"subscribed_topic_names": [*topics], "rebalance_timeout_ms": 600_000, "topic_partitions": []}
         return heartbeat(member, 0, "joins", instance_id=instance, **asked)
 
     for side in pair.sides:

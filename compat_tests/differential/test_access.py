@@ -407,7 +407,7 @@ def find_ids(pair: Pair, names: Names) -> None:
     wait_for_coordinators(pair)
     for side in pair.sides:
         for name in (names.id, names.foreign_id, None):
-            request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+            request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=600_000)
             _until(side, request, 4, ready)
 
 
@@ -1052,7 +1052,7 @@ def topology(*sources: str, changelog: str | None = None) -> Topology:
 
 
 def streams_join(group: str, member: str, topology: Topology, **more: Any) -> StreamsGroupHeartbeatRequest:
-    fields = {"rebalance_timeout_ms": 60_000, **more}
+    fields = {"rebalance_timeout_ms": 600_000, **more}
     return StreamsGroupHeartbeatRequest(
         group_id=group,
         member_id=member,
@@ -1129,18 +1129,18 @@ def hide_producer(side: Side, answer: Any) -> None:
 
 @case(22, (IDEMPOTENT_WRITE, C), (WRITE, T), prepare=find_ids, see=hide_producer)
 def init_producer(side: Side, version: int, names: Names) -> Message:
-    return InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+    return InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=600_000)
 
 
 @case(22, (WRITE, X), prepare=find_ids, see=hide_producer)
 def init_transactional_producer(side: Side, version: int, names: Names) -> Message:
-    return InitProducerIdRequest(transactional_id=names.id, transaction_timeout_ms=60_000)
+    return InitProducerIdRequest(transactional_id=names.id, transaction_timeout_ms=600_000)
 
 
 @case(22, (WRITE, X), (IDEMPOTENT_WRITE, C), prepare=find_ids, versions=range(3, 100))
 def init_impossible_producer(side: Side, version: int, names: Names) -> Message:
     return InitProducerIdRequest(
-        transactional_id=names.id, transaction_timeout_ms=60_000, producer_id=7, producer_epoch=-1
+        transactional_id=names.id, transaction_timeout_ms=600_000, producer_id=7, producer_epoch=-1
     )
 
 

@@ -16,11 +16,11 @@ import pytest
 
 from compat_tests import reference
 from compat_tests.differential.harness import Pair, Side
-from compat_tests.differential.members import consumer_join
+from compat_tests.differential.members import consumer_join, topic_of_groups
 from compat_tests.differential.pairs import pair_of
 from compat_tests.differential.sharing import heartbeat as share_heartbeat
 from compat_tests.differential.test_transactions import begun, identity, wait_for_coordinators
-from compat_tests.differential.topics import id_of, new_topic
+from compat_tests.differential.topics import id_of
 from compat_tests.kit.group_wire import LONG_MS, WireMember, commit_request, form, subscription
 from odradek.wire.messages import streams_group_heartbeat as streams
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -599,7 +599,7 @@ def pair() -> Iterator[Pair]:
 
 def test_the_same_fault_wins_in_both(pair: Pair, name: str, situation: Situation) -> None:
     case = CASES[name]
-    topic = new_topic(pair, "ordered", 2)
+    topic = topic_of_groups(pair, "ordered", 2)
     world = situation(pair, topic)
     request = type(case.build(world, pair.kafka, 3))
     with pair.collecting():
@@ -624,7 +624,7 @@ def test_the_same_fault_wins_in_both(pair: Pair, name: str, situation: Situation
 def test_groups_of_every_kind_are_told_of_in_one_answer_alike(pair: Pair) -> None:
     """Those that are there, of the right type and of another, that are not, that have no name, that come
     twice; with the operations and without."""
-    topic = new_topic(pair, "ordered", 2)
+    topic = topic_of_groups(pair, "ordered", 2)
     groups = [situation(pair, topic).group for situation in SITUATIONS]
     asked = [*groups, "", " ", groups[0], *groups[2::2], groups[5], "not-there"]
     for wants_operations in (False, True):
@@ -644,7 +644,7 @@ def test_groups_of_every_kind_are_told_of_in_one_answer_alike(pair: Pair) -> Non
 
 
 def test_groups_of_every_kind_are_deleted_or_refused_alike(pair: Pair) -> None:
-    topic = new_topic(pair, "ordered", 2)
+    topic = topic_of_groups(pair, "ordered", 2)
     for version in pair.versions(DeleteGroupsRequest):
         groups = [situation(pair, topic).group for situation in SITUATIONS]
         for names in ([], ["", " ", "not-there", *groups], [*groups, *groups]):

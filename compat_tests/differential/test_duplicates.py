@@ -666,7 +666,7 @@ def joining(pair: Pair, version: int) -> Case:
         lambda side: {
             "group_id": group,
             "session_timeout_ms": 30_000,
-            "rebalance_timeout_ms": 60_000,
+            "rebalance_timeout_ms": 600_000,
             "member_id": "",
             # A static one joins at once in versions that give an id first.
             "group_instance_id": "i",
@@ -920,7 +920,7 @@ def consumer_joining(pair: Pair, version: int) -> Case:
             "group_id": group,
             "member_id": "m",
             "member_epoch": 0,
-            "rebalance_timeout_ms": 60_000,
+            "rebalance_timeout_ms": 600_000,
             "subscribed_topic_names": [t, u],
             "topic_partitions": [],
         },
@@ -931,7 +931,7 @@ def consumer_joining(pair: Pair, version: int) -> Case:
 def consumer_staying(pair: Pair, version: int) -> Case:
     t, u = known_topics(pair)
     group = fresh("twice")
-    base = {"group_id": group, "member_id": "m", "rebalance_timeout_ms": 60_000}
+    base = {"group_id": group, "member_id": "m", "rebalance_timeout_ms": 600_000}
     first = {**base, "member_epoch": 0, "subscribed_topic_names": [t, u], "topic_partitions": []}
 
     def see(side: Side, answer: Any) -> None:
@@ -983,7 +983,7 @@ def subtopology(number: str, sources: list[str], **more: Any) -> Values:
 def streams_member(group: str, **more: Any) -> Values:
     fields: Values = {
         "endpoint_information_epoch": -1,
-        "rebalance_timeout_ms": 60_000,
+        "rebalance_timeout_ms": 600_000,
         "active_tasks": [],
         "standby_tasks": [],
         "warmup_tasks": [],
@@ -1071,7 +1071,7 @@ def transactional(pair: Pair, version: int = 4) -> str:
         side.remember(f"producer of {name}", answer.producer_id, "producer_id")
         side.values["epoch"] = answer.producer_epoch
 
-    values = {"transactional_id": name, "transaction_timeout_ms": 60_000}
+    values = {"transactional_id": name, "transaction_timeout_ms": 600_000}
     ask(pair, 22, values, version, see=see, settle=lambda answer: answer.error_code == 0)
     return name
 

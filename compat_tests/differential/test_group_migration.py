@@ -38,6 +38,7 @@ from odradek.wire.schema import uuid_from_text
 POLICIES = ["disabled", "upgrade", "downgrade", "bidirectional"]
 
 JOIN_VERSIONS = (3, 5, 9)
+MEMBERS_MAX = 3
 """The last that needs no id, the first with instances, the newest."""
 
 OWN_IDS = ("m1", "who")
@@ -57,6 +58,7 @@ def pair(policy: str) -> Iterator[Pair]:
         "group.consumer.migration.policy": policy,
         "offsets.topic.num.partitions": "1",
         "group.consumer.assignment.interval.ms": "0",
+        "group.consumer.max.size": str(MEMBERS_MAX),
     }
     with pair_of(reference.CURRENT, settings) as pair:
         settle_coordinator(pair)
@@ -258,6 +260,26 @@ def test_classic_members_join_alike(pair: Pair, situation: Situation, instance: 
             request = join(**{**fields, **changes})
             note = f"{what}, instance {instance_id}"
             pair.ask(lambda _: request, version, note, see=seen)
+            compare_state(pair, group, note)
+
+
+def test_a_full_group_takes_back_who_has_a_place_alike(pair: Pair) -> None:
+    topic = topic_of_groups(pair, "wanted", 2)
+    for instance, member, leaves in itertools.product(
+        (None, "i", "another"), ("", "m1", "who"), (False, True)
+    ):
+        for request in (
+            join("", topic, member, group_instance_id=instance),
+            consumer_join("", "m4", topic, instance_id=instance),
+        ):
+            request.group_id = group = new_group()
+            consumer_group(pair, group, topic, "i")
+            for number in range(2, MEMBERS_MAX + 1):
+                pair.ask(lambda _: consumer_join(group, f"m{number}", topic), 1, "there are more")
+            if leaves:
+                pair.ask(lambda _: beat(group, "m1", -2, instance_id="i"), 1, "m1 leaves for a while")
+            note = f"{type(request).__name__}: instance {instance}, member {member!r}, m1 has left: {leaves}"
+            pair.ask(lambda _: request, 9 if isinstance(request, JoinGroupRequest) else 1, note, see=seen)
             compare_state(pair, group, note)
 
 

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from compat_tests.differential.harness import Pair
-from compat_tests.differential.members import consumer_join, is_listed, settle_coordinator
+from compat_tests.differential.members import (
+    consumer_join,
+    is_listed,
+    settle_coordinator,
+    topic_of_groups,
+)
 from compat_tests.differential.share_state import wait_for_coordinator
 from compat_tests.differential.sharing import (
     ACCEPT,
@@ -189,7 +194,7 @@ def test_a_group_has_its_size(pair: Pair) -> None:
 
 
 def test_groups_are_described_or_refused_alike(pair: Pair) -> None:
-    topic = new_topic(pair, "shares")
+    topic = topic_of_groups(pair, "shares")
     group = group_of(pair, topic)
     classic, consumers = new_group(), new_group()
     pair.ask(lambda _: commit_request(classic, {(topic, 0): 3}), 9, "a classic group")
@@ -209,7 +214,7 @@ def test_groups_are_described_or_refused_alike(pair: Pair) -> None:
 
 
 def test_a_share_group_is_no_other_group(pair: Pair) -> None:
-    topic = new_topic(pair, "shares")
+    topic = topic_of_groups(pair, "shares")
     group = group_of(pair, topic)
     pair.ask(lambda _: consumer_join(group, "c", topic), 1, "a consumer joins")
     stays = ConsumerGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=1)
@@ -245,7 +250,7 @@ def test_a_share_group_is_no_other_group(pair: Pair) -> None:
 
 
 def test_offsets_are_described_alike(pair: Pair) -> None:
-    topic, other = new_topic(pair, "shares", 2), new_topic(pair, "shares")
+    topic, other = topic_of_groups(pair, "shares", 2), topic_of_groups(pair, "shares")
     version = pair.versions(ProduceRequest)[-1]
     for index in (0, 1):
         pair.ask(lambda side, index=index: produce(side, topic, batch(4), partition=index), version, "filled")
@@ -282,7 +287,7 @@ def test_offsets_are_described_alike(pair: Pair) -> None:
 
 
 def test_offsets_are_altered_alike(pair: Pair) -> None:
-    topic, other = new_topic(pair, "shares", 2), new_topic(pair, "shares")
+    topic, other = topic_of_groups(pair, "shares", 2), topic_of_groups(pair, "shares")
     version = pair.versions(ProduceRequest)[-1]
     pair.ask(lambda side: produce(side, topic, batch(4)), version, "filled")
     group = readers(pair, topic, 2)
@@ -321,7 +326,7 @@ def test_offsets_are_altered_alike(pair: Pair) -> None:
 
 
 def test_offsets_are_deleted_alike(pair: Pair) -> None:
-    topic, other, unread = (new_topic(pair, "shares", 2) for _ in range(3))
+    topic, other, unread = (topic_of_groups(pair, "shares", 2) for _ in range(3))
     version = pair.versions(ProduceRequest)[-1]
     pair.ask(lambda side: produce(side, topic, batch(4)), version, "filled")
     group = readers(pair, topic, 2)

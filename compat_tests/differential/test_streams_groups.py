@@ -123,7 +123,7 @@ def join(group: str, member: str, *subtopologies: Subtopology, **more: Any) -> S
     fields: dict[str, Any] = {
         "member_epoch": 0,
         "endpoint_information_epoch": -1,
-        "rebalance_timeout_ms": 60_000,
+        "rebalance_timeout_ms": 600_000,
         "topology": Topology(epoch=more.pop("epoch", 1), subtopologies=list(subtopologies)),
         "active_tasks": [],
         "standby_tasks": [],

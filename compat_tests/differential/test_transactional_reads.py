@@ -90,7 +90,7 @@ def new_producers(pair: Pair, prefix: str) -> dict[str, Producer]:
             lambda: side.ask(FindCoordinatorRequest(key=name, key_type=1), 1),
             lambda answer: answer.error_code == 0,
         )
-        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=600_000)
         answer = until(side, lambda: side.ask(request, 4), lambda found: found.error_code not in RETRIABLE)
         assert answer.error_code == 0, (side.name, answer)
         side.remember(name, answer.producer_id, "producer_id")

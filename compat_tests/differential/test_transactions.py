@@ -96,7 +96,7 @@ def wait_for_coordinators(pair: Pair) -> None:
     for side in pair.sides:
         for kind in (0, 1):
             _until(side, FindCoordinatorRequest(coordinator_keys=["any"], key_type=kind), 4, _found)
-        _until(side, InitProducerIdRequest(transactional_id="any", transaction_timeout_ms=60_000), 4, ready)
+        _until(side, InitProducerIdRequest(transactional_id="any", transaction_timeout_ms=600_000), 4, ready)
 
 
 def _found(answer: Any) -> bool:
@@ -115,11 +115,11 @@ def _until(side: Side, request: Message, version: int, done: Callable[[Any], boo
 # -- requests
 
 
-def init(name: str | None, timeout_ms: int = 60_000, **more: Any) -> InitProducerIdRequest:
+def init(name: str | None, timeout_ms: int = 600_000, **more: Any) -> InitProducerIdRequest:
     return InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms, **more)
 
 
-def begun(pair: Pair, name: str, *, timeout_ms: int = 60_000, settle: Settled | None = ready) -> None:
+def begun(pair: Pair, name: str, *, timeout_ms: int = 600_000, settle: Settled | None = ready) -> None:
     """Both have a producer of that name, remembered as `NAME` with its epoch as `epoch of NAME`; without
     `settle` also where no coordinator gives one."""
 

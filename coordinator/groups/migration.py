@@ -113,7 +113,9 @@ class Migration:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         request, protocols = asked.request, offered_protocols(asked.request)
         member_id, instance_id = request.member_id or self._new_member_id(), request.group_instance_id
-        if member_id not in group.members and len(group.members) >= self._settings.group_consumer_max_size:
+        owner = _owner(group, instance_id)
+        is_new = member_id not in group.members and owner is None
+        if is_new and len(group.members) >= self._settings.group_consumer_max_size:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not group.supports_classic(protocols):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -121,7 +123,6 @@ class Migration:
         if not request.member_id and needs_id:
             # Not remembered: a member may join with any id.
             return refused_join(ErrorCode.MEMBER_ID_REQUIRED, member_id)
-        owner = _owner(group, instance_id)
         if request.member_id and instance_id is not None:
             _member(group, request.member_id, instance_id)
         try:

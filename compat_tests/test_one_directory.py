@@ -14,7 +14,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 
 import odradek
-from compat_tests.reference import Kafka
+from compat_tests.reference import CURRENT, Kafka
+from tests.tiers import rest_at_night
 
 GROUP = "g"
 
@@ -86,21 +87,25 @@ class _Unformatted(Kafka):
         """Nothing is to be done."""
 
 
-def alone(directories: Sequence[pathlib.Path]) -> odradek.Broker:
-    return odradek.Broker(log_dirs=",".join(map(str, directories)), node_id=1, offsets_topic_num_partitions=1)
+def alone(directories: Sequence[pathlib.Path], *, process: bool = False) -> odradek.Broker:
+    logs = ",".join(map(str, directories))
+    return odradek.Broker(process=process, log_dirs=logs, node_id=1, offsets_topic_num_partitions=1)
 
 
+@pytest.mark.parametrize("version", rest_at_night(CURRENT, "4.3.1"))
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_odradek_starts_where_kafka_has_stopped_and_kafka_again(how: str) -> None:
+def test_odradek_starts_where_kafka_has_stopped_and_kafka_again(how: str, version: str) -> None:
     story = Story("orders", 3)
-    with Kafka(properties={"offsets.topic.num.partitions": "1"}) as kafka:
+    with Kafka(version, properties={"offsets.topic.num.partitions": "1"}) as kafka:
         story.begin(kafka.bootstrap_servers)
         for _ in range(2):
             getattr(kafka, how)()
-            with alone([kafka.data_dir]) as broker:
+            with alone([kafka.data_dir], process=True) as broker:
                 story.go_on(broker.bootstrap_servers, "Odradek")
                 broker.restart()
                 story.check(broker.bootstrap_servers)
+                assert " ERROR " not in broker.log()
+                getattr(broker, how)()
             kafka.start()
             story.go_on(kafka.bootstrap_servers, "Kafka")
 

@@ -80,9 +80,14 @@ def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
 
 
 def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int] | None:
-    """Read a checkpoint; empty when there is no file, None when the file is damaged."""
+    """Read a checkpoint; empty when there is no file, None when the file is damaged.
+
+    Kafka makes its files without a byte, and writes a file first when it has an entry: that of its cleaner
+    may stay so for ever.
+    """
     try:
-        entries = decode_lines(read_file(disk, path))
+        data = read_file(disk, path)
+        entries = decode_lines(data) if data else []
         if entries is None:
             return None
         return {(topic, int(index)): int(offset) for topic, index, offset in entries}

@@ -10,6 +10,7 @@ from odradek.embedding.free_port import free_port
 from odradek.server.test_kit.kit import TestKitError
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.wire.records import Record, build_batch
@@ -185,6 +186,17 @@ def test_functions_are_for_a_broker_in_this_process():
 def test_what_cannot_be_is_refused(broker, given, sentence):
     with pytest.raises(TestKitError, match=sentence):
         broker.faults.add("Metadata", **given)
+
+
+def test_a_broker_says_which_partition_coordinates_a_group(broker):
+    with pytest.raises(TestKitError, match="there is no topic __consumer_offsets yet"):
+        broker.call_kit("state.coordinating_partition", {"group": "shop"})
+    with RawClient(broker.port) as client:
+        assert client.ask(FindCoordinatorRequest(key="shop", key_type=0), 3).error_code in (0, 15)
+        client.ask(creation("orders"), CREATE)  # of a queue of changes: the first one is done
+    found = broker.call_kit("state.coordinating_partition", {"group": "shop"})
+    # The hash of Java's String, as in Kafka's Utils.abs(groupId.hashCode) % 50.
+    assert found == {"topic": "__consumer_offsets", "partition": 3529462 % 50}
 
 
 def test_other_languages_release_what_is_held():

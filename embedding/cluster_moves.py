@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from odradek.embedding.cluster_files import HOST
 from odradek.wire.errors import ErrorCode, MalformedMessage
@@ -24,9 +24,6 @@ from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.schema import Message
 
-if TYPE_CHECKING:
-    from odradek.embedding.embedded_cluster import Cluster, Node
-
 VERSIONS: dict[type[Message], int] = {
     MetadataRequest: 9,
     AlterPartitionReassignmentsRequest: 0,
@@ -38,6 +35,36 @@ PREFERRED = 0
 KEY_TYPES = {"group": 0, "transactional_id": 1}
 ASK_TIMEOUT_S = 5.0
 POLL_S = 0.05
+
+
+class Process(Protocol):
+    """A process of a node."""
+
+    @property
+    def is_paused(self) -> bool: ...
+
+
+class Node(Protocol):
+    """A node of a cluster, as `embedding/embedded_cluster.py` has it."""
+
+    node_id: int
+    port: int
+
+    @property
+    def process(self) -> Process: ...
+    @property
+    def is_running(self) -> bool: ...
+    def call_kit(
+        self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None = None
+    ) -> Any: ...
+
+
+class Cluster(Protocol):
+    """A cluster with its nodes."""
+
+    @property
+    def nodes(self) -> Sequence[Node]: ...
+    def node(self, node_id: int) -> Node: ...
 
 
 def asked(node: Node, request: Message) -> Any:
@@ -131,7 +158,7 @@ def _leader_by(node: Node, topic: str, partition: int) -> int | None:
 
 
 def _with_first(replicas: list[int], first: int) -> list[int]:
-    """As many replicas, of which this is the first; in place of the last one, if it is none of them yet."""
+    """Replicas of which this is the first, in place of the last one if it is none of them yet."""
     others = [one for one in replicas if one != first]
     return [first, *others][: len(replicas)]
 

@@ -57,7 +57,7 @@ def test_an_api_may_be_left_out():
         client.send_request(DeleteGroupsRequest(groups_names=["shop"]), 0)
         with pytest.raises(EOFError):
             read_frame(client.socket)
-    with pytest.raises(odradek.BrokerStartError, match="every broker from Kafka 0[.]10 on has ApiVersions"):
+    with pytest.raises(odradek.BrokerStartError, match=r"every broker from Kafka 0\.10 on has ApiVersions"):
         odradek.Broker(max_versions={"ApiVersions": -1}).start()
 
 

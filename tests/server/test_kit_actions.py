@@ -48,6 +48,20 @@ def test_a_connection_is_closed_and_nothing_has_happened(broker):
             assert client.ask(creation("orders"), CREATE).topics[0].error_code == ErrorCode.NONE
 
 
+def test_a_broker_is_down_for_its_clients_and_up_again(broker):
+    with RawClient(broker.port) as before:
+        before.ask(creation("orders"), CREATE)
+        broker.faults.add(refuse_connection=True)
+        broker.faults.add(disconnect=True)
+        before.send_request(question("orders"), METADATA)
+        assert before.read_to_end() == b""
+        with pytest.raises((ConnectionError, EOFError)), RawClient(broker.port) as refused:
+            refused.ask(question("orders"), METADATA)
+    broker.faults.clear()
+    with RawClient(broker.port) as after:
+        assert after.ask(question("orders"), METADATA).topics[0].error_code == ErrorCode.NONE
+
+
 def test_a_request_is_held_until_its_fault_is_released(broker):
     fault = broker.faults.add("CreateTopics", hold=True, times=1)
     with RawClient(broker.port) as client, RawClient(broker.port) as other:

@@ -8,7 +8,7 @@ with broker.faults.add(api="Produce", topic="orders", error="NOT_LEADER_OR_FOLLO
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ class Faults:
         hold_response: bool = False,
         respond: Respond | None = None,
         change_response: ChangeResponse | None = None,
+        response_fields: Mapping[str, Any] | None = None,
         throttle_ms: int | None = None,
         leader_moved: bool = False,
         refuse_connection: bool = False,
@@ -121,6 +122,9 @@ class Faults:
         requests that only leaders serve. `delay_ms` before the effect and `delay_after_ms` behind it may be
         added to any of these, or stand alone; so may `hold` and `hold_response`, which last until `release`
         of the fault.
+
+        `response_fields={"topics.partitions.leader_id": 2}`: the effect happens, and fields of the response
+        have these values, where it is about the topic and so on of the fault.
 
         For a broker in this process: `respond(request, context)` returns the response, and no effect happens,
         or None for that of the broker. `change_response(response, context)` changes that of the broker, after

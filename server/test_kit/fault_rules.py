@@ -23,6 +23,7 @@ from odradek.server.test_kit.named import (
     error_places,
     kinds_named,
 )
+from odradek.server.test_kit.response_fields import check_fields
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import api_name
 from odradek.wire.throttle import has_throttle_time
@@ -62,6 +63,8 @@ class Action:
     """Makes the response in place of the broker; no effect."""
     change_response: ChangeResponse | None = None
     """The effect happens; changes the response."""
+    response_fields: Mapping[str, Any] | None = None
+    """The effect happens; sets fields of the response by their paths."""
     delay_ms: int | None = None
     """Before the effect."""
     delay_after_ms: int | None = None
@@ -242,6 +245,10 @@ def _why_not(
         return f"{name} is served in the versions {first} to {last}, so the fault could never fire"
     if action.error is not None and not any(error_places(api.response, version) for version in served):
         return f"the response of {name} has no place for an error in these versions"
+    if action.response_fields is not None:
+        why_not = check_fields(api.response, action.response_fields)
+        if why_not is not None:
+            return why_not
     if action.throttle_ms is not None and not has_throttle_time(api.response):
         return f"the response of {name} has no throttle time"
     return None
@@ -279,6 +286,7 @@ PAUSES = ("delay_ms", "delay_after_ms", "hold", "hold_response")
 ACTIONS = (
     *("lose_response", "cut_response_after_bytes", "never_respond", "disconnect", "throttle_ms"),
     *FUNCTIONS,
+    "response_fields",
     *PAUSES,
 )
 _NUMBERS = {

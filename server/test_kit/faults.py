@@ -11,7 +11,6 @@ what it fetches. A client that has one is told that it is gone, as when a broker
 from __future__ import annotations
 
 import asyncio
-import copy
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -38,7 +37,7 @@ from odradek.server.test_kit.fault_rules import (
     versions_of,
 )
 from odradek.server.test_kit.kit import TestKitError
-from odradek.server.test_kit.named import KINDS, PARTITION, TOPIC, Named, named_in
+from odradek.server.test_kit.named import KINDS, PARTITION, TOPIC, TOPIC_ID, Named, named_in
 from odradek.server.test_kit.other_faults import (
     DISK_ERRORS,
     ConnectionFault,
@@ -47,9 +46,10 @@ from odradek.server.test_kit.other_faults import (
     OtherFaults,
 )
 from odradek.server.test_kit.partial_errors import changed, refuse
+from odradek.server.test_kit.response_fields import set_fields
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import FetchResponse
-from odradek.wire.schema import Array, Struct, fields_of
+from odradek.wire.schema import Array, Struct, copied_as, fields_of
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
@@ -366,11 +366,18 @@ class Faults:
             def change_it(found: Any) -> Any:
                 if found is None:
                     return None
-                own = _copied(found)
+                own = copied_as(type(found), found)
                 change(own, context)
                 return own
 
             response = changed(response, change_it)
+        if action.response_fields is not None:
+            fields = action.response_fields
+
+            def set_them(found: Any) -> Any:
+                return None if found is None else set_fields(found, fields, self._names_of(rule))
+
+            response = changed(response, set_them)
         if action.cut_response_after_bytes is not None:
             response = self._cut(response, action.cut_response_after_bytes, context)
         if action.delay_after_ms:
@@ -380,6 +387,11 @@ class Faults:
         if action.lose_response:
             response = _lost(response, connection)
         return response
+
+    def _names_of(self, rule: Rule) -> dict[str, Any]:
+        """Names that the fault is about, by kind, and the id of its topic."""
+        topic = self._kit.server.cluster_view.topics.get(rule.names.get(TOPIC, ""))
+        return {**rule.names, **({} if topic is None else {TOPIC_ID: topic.topic_id})}
 
     def _held(self, response: Any, call: Callable[[Callable[[], None]], Any]) -> Waiting:
         """The response, when `call` calls that it is to be sent."""
@@ -487,18 +499,6 @@ def _detach(struct: Struct) -> None:
         elif isinstance(field.type, Array) and value and isinstance(value[0], Struct):
             for item in value:
                 _detach(item)
-
-
-def _copied(value: Any) -> Any:
-    """A copy of what is in a response as structs: some are parts of other responses, too (Metadata)."""
-    if isinstance(value, list):
-        return [_copied(one) for one in value]
-    if not isinstance(value, Struct):
-        return value
-    own = copy.copy(value)
-    for field in fields_of(type(value)):
-        setattr(own, field.name, _copied(getattr(value, field.name)))
-    return own
 
 
 def _first_bytes(parts: list[Any], kept_bytes: int) -> list[Any]:

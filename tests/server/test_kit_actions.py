@@ -2,8 +2,11 @@
 
 import http.client
 import json
+import time
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import odradek
 from odradek.embedding.free_port import free_port
@@ -179,6 +182,57 @@ def test_a_function_changes_a_response_and_not_the_next_one(broker):
         assert client.ask(question("orders"), METADATA).topics[0].partitions[0] == before
 
 
+@pytest.mark.parametrize("in_process", [False, True])
+def test_fields_of_a_response_are_others_for_one_topic(in_process):
+    fields = {"topics.partitions.leader_id": 7, "topics.partitions.isr_nodes": [7, 8]}
+    with odradek.Broker(process=in_process) as tested, RawClient(tested.port) as client:
+        client.ask(creation("orders"), CREATE)
+        client.ask(creation("payments"), CREATE)
+        both = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in ("orders", "payments")])
+        before = client.ask(both, METADATA)
+        fault = tested.faults.add("Metadata", topic="orders", response_fields=fields, times=1)
+        assert tested.faults.all()[0]["response_fields"] == fields
+        orders, payments = (topic.partitions[0] for topic in client.ask(both, METADATA).topics)
+        assert (orders.leader_id, orders.isr_nodes) == (7, [7, 8])
+        assert payments.leader_id == before.topics[1].partitions[0].leader_id
+        assert fault.fired == 1
+        assert client.ask(both, METADATA).topics == before.topics
+
+
+def test_fields_of_a_fetch_are_others_and_its_records_are_there(broker):
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    producer = Producer(settings)
+    producer.produce("orders", b"paid")
+    assert producer.flush(30) == 0
+    fields = {"responses.partitions.high_watermark": 99}
+    broker.faults.add("Fetch", topic="orders", partition=0, response_fields=fields)
+    consumer = Consumer({**settings, "group.id": "shop"})
+    consumer.assign([TopicPartition("orders", 0, 0)])
+    assert consumer.poll(30).value() == b"paid"
+    assert consumer.get_watermark_offsets(TopicPartition("orders", 0), cached=True)[1] == 99
+    consumer.close()
+
+
+def test_a_member_gets_the_assignment_that_a_test_wants(broker):
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    admin = AdminClient(settings)
+    admin.create_topics([NewTopic("orders", 4, 1)])["orders"].result(30)
+
+    def give_the_last(response, context):
+        for topic in response.assignment.topic_partitions if response.assignment else ():
+            topic.partitions = [3]
+
+    broker.faults.add("ConsumerGroupHeartbeat", group="shop", change_response=give_the_last)
+    consumer = Consumer({**settings, "group.id": "shop", "group.protocol": "consumer"})
+    consumer.subscribe(["orders"])
+    deadline = time.monotonic() + 60
+    while not consumer.assignment():
+        assert time.monotonic() < deadline
+        consumer.poll(0.1)
+    assert [one.partition for one in consumer.assignment()] == [3]
+    consumer.close()
+
+
 def test_functions_are_for_a_broker_in_this_process():
     with odradek.Broker(process=True) as tested:
         for name in ("respond", "change_response"):
@@ -193,6 +247,12 @@ def test_functions_are_for_a_broker_in_this_process():
         ({"predicate": 1, "disconnect": True}, "predicate is a function, not 1"),
         ({"respond": print, "change_response": print}, "a fault does one thing"),
         ({"disconnect": True, "lose_response": True}, "a fault does one thing"),
+        ({"response_fields": 1}, "response_fields is values by the paths of fields, not 1"),
+        ({"response_fields": {"topics.leader": 1}}, "Metadata has no field 'topics.leader'"),
+        ({"response_fields": {"topics.partitions": 1}}, "Metadata has no field 'topics.partitions'"),
+        ({"response_fields": {"topics.error_code": "x"}}, "topics.error_code of the .* cannot be 'x'"),
+        ({"response_fields": {"topics.error_code": 1 << 20}}, "cannot be 1048576"),
+        ({"response_fields": {"topics.topic_id": "x"}}, "topics.topic_id of the .* cannot be 'x'"),
         ({"disconnect": True, "hold_response": True}, "disconnect has no response that hold_response"),
         ({"never_respond": True, "hold_response": True}, "never_respond has no response that hold_response"),
     ],

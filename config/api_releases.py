@@ -18,6 +18,8 @@ from odradek.config.near_names import did_you_mean
 from odradek.wire.messages import api_keys, api_name, versions_of
 
 MAX_VERSIONS: Final = "odradek.max.versions"
+NOT_SERVED: Final = "-1"
+"""In place of a last version."""
 EMULATE: Final = "odradek.emulate"
 
 RELEASES: Final = (
@@ -112,8 +114,8 @@ _LAST_VERSIONS: Final[Mapping[str, str]] = {
 
 def last_versions(max_versions: str | None, release: str | None) -> dict[int, int]:
     """Last version by the key of an API, -1 for one that is not served: those of the release, unless
-    `max_versions` ("Fetch=11,Produce=7") says a lower one. ConfigError, a sentence for people, for names and
-    versions that there are not."""
+    `max_versions` ("Fetch=11,DeleteRecords=-1") says a lower one. ConfigError, a sentence for people, for
+    names and versions that there are not."""
     by_name = {} if release is None else _of_release(release)
     for name, last in _asked(max_versions or "").items():
         by_name[name] = min(last, by_name.get(name, last))
@@ -154,14 +156,16 @@ def _asked(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for item in filter(None, (piece.strip() for piece in text.split(","))):
         name, equals, version = (piece.strip() for piece in item.partition("="))
-        if not equals or not version.isascii() or not version.isdecimal():
+        if not equals or (version != NOT_SERVED and not (version.isascii() and version.isdecimal())):
             raise ConfigError(f"{MAX_VERSIONS} takes NAME=VERSION, such as Fetch=11, not {item!r}.")
         if name not in _LAST_VERSIONS:
             hint = did_you_mean(name, _LAST_VERSIONS) or "."
             raise ConfigError(f"{MAX_VERSIONS}: brokers have no API {name!r}{hint}")
         if name in found:
             raise ConfigError(f"{MAX_VERSIONS} names {name} twice.")
-        found[name] = _checked(name, int(version))
+        if version == NOT_SERVED and name == "ApiVersions":
+            raise ConfigError(f"{MAX_VERSIONS}: every broker from Kafka 0.10 on has ApiVersions.")
+        found[name] = -1 if version == NOT_SERVED else _checked(name, int(version))
     return found
 
 

@@ -685,8 +685,8 @@ BROKER = (
            doc="Ours, not Kafka's: more series of partitions, or of committed offsets, than this are left "
                "out of the metrics; the sums by topic stay."),
     Option("odradek.max.versions", HONOURED, STRING, None, internal=True,
-           doc="Ours, not Kafka's: the last version of APIs, such as Fetch=11,Produce=7, for tests of "
-               "clients with older brokers. Only of a node alone."),
+           doc="Ours, not Kafka's: the last version of APIs, such as Fetch=11,Produce=7, or -1 for one that "
+               "is not served, for tests of clients with older brokers. Only of a node alone."),
     Option("odradek.emulate", HONOURED, STRING, None, internal=True,
            doc="Ours, not Kafka's: a release of Kafka from 2.4 to 4.4, such as 3.9: clients are told its "
                "APIs, versions and features, and no others are served. Only of a node alone, in a new "

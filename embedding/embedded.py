@@ -49,8 +49,9 @@ class Broker(WithTestKit):
     `extensions` are APIs, types of groups and options beside those of Kafka, for a broker in a thread.
     `snapshot` is what it begins with (`embedding/snapshots.py`): a snapshot, an archive, or a data directory
     that nobody serves; its data directory has to be new. TestKitError: that cannot be.
-    `max_versions={"Fetch": 11}` are the last versions of APIs that it serves and advertises; `emulate="3.9"`
-    has it stand in for a release of Kafka from 2.4 on: its APIs, versions and features.
+    `max_versions={"Fetch": 11}` are the last versions of APIs that it serves and advertises, -1 for one that
+    it does not; `emulate="3.9"` has it stand in for a release of Kafka from 2.4 on: its APIs, versions and
+    features.
     """
 
     def __init__(

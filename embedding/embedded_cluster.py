@@ -8,6 +8,7 @@
         leader.restart()                            # same port, same data
         leader.partition_from(*cluster.nodes)       # nothing passes between them, and nobody is told
         leader.heal()
+        cluster.move_leader("orders", to=2)         # as an administrator does it
 
 Each node is a process of its own, and so is the controller. With `controllers="kafka"` it is Apache Kafka's,
 which needs Java 17 and Kafka's jars (`apache_kafka`), and elects after 9 s; several are always Kafka's. All
@@ -33,21 +34,25 @@ from typing import Any, Literal, Self
 
 from odradek.embedding.apache_kafka import CONTROLLER_JVM, KafkaPrograms, find_kafka
 from odradek.embedding.cluster_files import HOST, ClusterFiles
+from odradek.embedding.cluster_moves import (
+    asked,
+    coordinating_partition,
+    coordinator_of,
+    described,
+    move_leader,
+)
 from odradek.embedding.cluster_processes import ChildProcess, wait_until_ready
 from odradek.embedding.defaults import EMBEDDED_OPTIONS
 from odradek.embedding.kit_calls import KitSocket, WithTestKit
 from odradek.embedding.links import Cut, Links
 from odradek.server.process.child_python import child_environment
-from odradek.wire.errors import MalformedMessage
-from odradek.wire.frames import read_response, request_frame
-from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.messages.metadata import MetadataRequest
 
 Direction = Literal["both", "to", "from"]
 Controllers = Literal["odradek", "kafka"]
 
 READY_MARK = " ready on "
-METADATA_VERSION = 9
-ASK_TIMEOUT_S = 5.0
+CONNECT_TIMEOUT_S = 5.0
 POLL_S = 0.05
 
 
@@ -135,16 +140,42 @@ class Cluster:
         then TimeoutError."""
         deadline = time.monotonic() + timeout_s
         while True:
-            found = _described(self.nodes, topic, partition)
+            found = described(self.nodes, topic, partition)
             if found is not None and found.leader_id >= 0 and self.node(found.leader_id).is_running:
                 return self.node(found.leader_id)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"no node that runs leads {topic}-{partition} after {timeout_s:g} s")
             time.sleep(POLL_S)
 
+    def move_leader(self, topic: str, partition: int = 0, *, to: Node | int, timeout_s: float = 60.0) -> None:
+        """Has a node, or the one of this id, lead the partition: it becomes the first of the replicas, in
+        place of the last one if it was none, and is elected once it is in sync. Returns when all nodes that
+        run know it; TimeoutError with what was said last."""
+        move_leader(self, topic, partition, _id(to), timeout_s)
+
+    def coordinator_of(
+        self, group: str | None = None, *, transactional_id: str | None = None, timeout_s: float = 60.0
+    ) -> Node:
+        """The node that coordinates a group or a transactional id. TimeoutError: none that runs."""
+        return self.node(coordinator_of(self, *_key(group, transactional_id), timeout_s))
+
+    def move_coordinator(
+        self,
+        group: str | None = None,
+        *,
+        transactional_id: str | None = None,
+        to: Node | int,
+        timeout_s: float = 60.0,
+    ) -> None:
+        """Has a node coordinate a group or a transactional id, and all others of the same partition of
+        `__consumer_offsets` or `__transaction_state`, whose leader it becomes; as `move_leader`."""
+        key = _key(group, transactional_id)
+        coordinator_of(self, *key, timeout_s)
+        move_leader(self, *coordinating_partition(self, *key), _id(to), timeout_s)
+
     def in_sync(self, topic: str, partition: int = 0) -> set[int]:
         """The ids of the replicas in sync (ISR), as far as the nodes know; empty: none knows it."""
-        found = _described(self.nodes, topic, partition)
+        found = described(self.nodes, topic, partition)
         return set() if found is None else set(found.isr_nodes)
 
     def start(self) -> Self:
@@ -235,7 +266,7 @@ class Cluster:
         """A node is once it knows of all others that run."""
         if not member.is_ready() or isinstance(member, Controller):
             return member.is_ready()
-        response = _asked(member, MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        response = asked(member, MetadataRequest(topics=[], allow_auto_topic_creation=False))
         named = set() if response is None else {broker.node_id for broker in response.brokers}
         return named >= {node.node_id for node in self.nodes if not node.process.is_paused}
 
@@ -406,7 +437,7 @@ class Controller(_Member):
 
     def is_ready(self) -> bool:
         try:
-            with socket.create_connection((HOST, self._port), ASK_TIMEOUT_S):
+            with socket.create_connection((HOST, self._port), CONNECT_TIMEOUT_S):
                 return True
         except OSError:
             return False
@@ -416,36 +447,22 @@ def _by_name(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name.replace("_", "."): value for name, value in options.items()}
 
 
+def _id(member: Node | int) -> int:
+    return member if isinstance(member, int) else member.node_id
+
+
+def _key(group: str | None, transactional_id: str | None) -> tuple[str, str]:
+    """Kind and value of the one that is given."""
+    given = {"group": group, "transactional_id": transactional_id}
+    found = [(kind, value) for kind, value in given.items() if value is not None]
+    if len(found) != 1:
+        raise ValueError("name a group or a transactional_id")
+    return found[0]
+
+
 def _end(members: Sequence[Node | Controller], number: signal.Signals) -> None:
     """All at once."""
     for member in members:
         member.process.send(number)
     for member in members:
         member.process.finish()
-
-
-def _described(nodes: Iterable[Node], topic: str, partition: int) -> Any:
-    """The partition as its leader describes it, or else whoever knows of the latest leader; None where nobody
-    knows it."""
-    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-    found = []
-    for node in nodes:
-        response = _asked(node, request)
-        for one in () if response is None else response.topics[0].partitions:
-            if one.partition_index == partition:
-                found.append((one.leader_epoch, one.leader_id == node.node_id, one))
-    return max(found, key=lambda one: one[:2])[2] if found else None
-
-
-def _asked(node: Node, request: MetadataRequest) -> Any:
-    """The response of a node; None where it does not answer."""
-    if not node.is_running or node.process.is_paused:
-        return None
-    try:
-        with socket.create_connection((HOST, node.port), ASK_TIMEOUT_S) as connection:
-            connection.sendall(request_frame(request, METADATA_VERSION, 1, "odradek.Cluster"))
-            with connection.makefile("rb") as responses:
-                frame = responses.read(int.from_bytes(responses.read(4), "big"))
-        return read_response(frame, MetadataRequest, METADATA_VERSION)[1]
-    except (OSError, MalformedMessage):
-        return None

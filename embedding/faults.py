@@ -8,11 +8,11 @@ with broker.faults.add(api="Produce", topic="orders", error="NOT_LEADER_OR_FOLLO
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from odradek.server.test_kit.fault_rules import Predicate
+    from odradek.server.test_kit.fault_rules import ChangeResponse, Predicate, Respond
 
 Call = Callable[..., Any]
 """`Broker.call_kit`."""
@@ -46,8 +46,12 @@ class Fault:
         arguments = {"id": self.id, "count": count, "timeout": timeout}
         return int(self._call("faults.wait", arguments, timeout + CALL_S))
 
+    def release(self) -> int:
+        """Lets go on what it holds now (`hold`, `hold_response`); how many there were."""
+        return int(self._call("faults.release", {"id": self.id}))
+
     def remove(self) -> None:
-        """Ends it. Harmless a second time."""
+        """Ends it, and lets go on what it holds. Harmless a second time."""
         self._call("faults.end", {"id": self.id})
 
     def __enter__(self) -> Self:
@@ -90,6 +94,12 @@ class Faults:
         lose_response: bool = False,
         cut_response_after_bytes: int | None = None,
         never_respond: bool = False,
+        disconnect: bool = False,
+        hold: bool = False,
+        hold_response: bool = False,
+        respond: Respond | None = None,
+        change_response: ChangeResponse | None = None,
+        response_fields: Mapping[str, Any] | None = None,
         throttle_ms: int | None = None,
         leader_moved: bool = False,
         refuse_connection: bool = False,
@@ -107,9 +117,18 @@ class Faults:
         `error`: Kafka's name of the error for the partition, the topic, the group or the whole request; no
         effect happens. `lose_response`: the effect happens, and the connection is closed.
         `cut_response_after_bytes`: likewise, behind so many bytes. `never_respond`: nothing happens, and the
-        connection stays open. `throttle_ms`: the response says it, and the connection is not read for so
-        long. `leader_moved`: NOT_LEADER_OR_FOLLOWER for requests that only leaders serve. `delay_ms` before
-        the effect and `delay_after_ms` behind it may be added to any of these, or stand alone.
+        connection stays open. `disconnect`: nothing happens, and it is closed. `throttle_ms`: the response
+        says it, and the connection is not read for so long. `leader_moved`: NOT_LEADER_OR_FOLLOWER for
+        requests that only leaders serve. `delay_ms` before the effect and `delay_after_ms` behind it may be
+        added to any of these, or stand alone; so may `hold` and `hold_response`, which last until `release`
+        of the fault.
+
+        `response_fields={"topics.partitions.leader_id": 2}`: the effect happens, and fields of the response
+        have these values, where it is about the topic and so on of the fault.
+
+        For a broker in this process: `respond(request, context)` returns the response, and no effect happens,
+        or None for that of the broker. `change_response(response, context)` changes that of the broker, after
+        the effect. Both are messages (`odradek.wire.messages`).
 
         Not of requests are: `refuse_connection`: a new connection, at a `listener` if one is named, is reset.
         `fail_login`: a client with SASL is refused, whatever its password, of a `principal` if one is named.

@@ -58,7 +58,7 @@ class WithTestKit:
     @property
     def requests(self) -> Requests:
         """The requests of its clients, with its responses: `broker.requests.record()`, then
-        `broker.requests(api="Produce")` (docs/testing.md)."""
+        `broker.requests(api="Produce")` (docs/testing-requests.md)."""
         from odradek.embedding.seen import Requests
 
         return Requests(self.call_kit)

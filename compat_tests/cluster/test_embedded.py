@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
@@ -255,3 +255,33 @@ def _lives(pid: int) -> bool:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_a_leader_moves_to_the_node_that_a_test_wants(cluster: odradek.Cluster) -> None:
+    topic = new_topic(cluster, "moves", 1)
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all") as producer:
+        for number, node in enumerate([2, cluster.node(3), 1]):
+            cluster.move_leader(topic, to=node)
+            assert cluster.leader_of(topic) is (cluster.node(node) if isinstance(node, int) else node)
+            assert producer.send(topic, b"%d" % number).get(DEADLINE_SECONDS).offset == number
+    assert cluster.in_sync(topic) == ALL
+
+
+def test_a_coordinator_moves_and_its_group_goes_on(cluster: odradek.Cluster) -> None:
+    topic = new_topic(cluster, "moves-groups", 1)
+    settings = {"bootstrap_servers": cluster.bootstrap_servers}
+    with KafkaProducer(acks="all", **settings) as producer:
+        producer.send(topic, b"v").get(DEADLINE_SECONDS)
+    consumer = KafkaConsumer(
+        topic, group_id=topic, auto_offset_reset="earliest", enable_auto_commit=False, **settings
+    )
+    assert next(consumer).value == b"v"
+    before = cluster.coordinator_of(topic)
+    for node in (*(one for one in cluster.nodes if one is not before), before):
+        cluster.move_coordinator(topic, to=node)
+        assert cluster.coordinator_of(topic) is node
+        consumer.commit()
+    assert consumer.committed(TopicPartition(topic, 0)) == 1
+    consumer.close()
+    cluster.move_coordinator(transactional_id=topic, to=2)
+    assert cluster.coordinator_of(transactional_id=topic).node_id == 2

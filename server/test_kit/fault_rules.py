@@ -23,6 +23,7 @@ from odradek.server.test_kit.named import (
     error_places,
     kinds_named,
 )
+from odradek.server.test_kit.response_fields import check_fields
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import api_name
 from odradek.wire.throttle import has_throttle_time
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
 Predicate = Callable[[Any, "RequestContext"], object]
 """Takes a decoded request and its context; whether the fault is for it."""
+Respond = Callable[[Any, "RequestContext"], Any]
+"""Takes the same; the response, or None: the broker is to serve it."""
+ChangeResponse = Callable[[Any, "RequestContext"], object]
+"""Takes a response, which it changes, and the context of its request."""
 
 OF_LEADERS = ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "DeleteRecords")
 """Requests that a broker refuses where it does not lead."""
@@ -40,7 +45,7 @@ OF_LEADERS = ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "Delete
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """Fate of a request: exactly one of the first five, or delays alone."""
+    """Fate of a request: exactly one of those before the delays, or delays alone."""
 
     error: ErrorCode | None = None
     """The response says it, and there is no effect."""
@@ -50,18 +55,33 @@ class Action:
     """The effect happens, then the connection is closed after so many bytes of the response."""
     never_respond: bool = False
     """No effect and no response; the connection stays open."""
+    disconnect: bool = False
+    """No effect, and the connection is closed."""
     throttle_ms: int | None = None
     """The response says so, and the connection is not read for so long."""
+    respond: Respond | None = None
+    """Makes the response in place of the broker; no effect."""
+    change_response: ChangeResponse | None = None
+    """The effect happens; changes the response."""
+    response_fields: Mapping[str, Any] | None = None
+    """The effect happens; sets fields of the response by their paths."""
     delay_ms: int | None = None
     """Before the effect."""
     delay_after_ms: int | None = None
     """After the effect, before the response."""
+    hold: bool = False
+    """Before the effect, until the fault is released."""
+    hold_response: bool = False
+    """After the effect, until then."""
 
     def told(self) -> dict[str, Any]:
         """Itself, by the names of the arguments."""
         found = {name: value for name, value in vars(self).items() if is_given(value)}
         if self.error is not None:
             found["error"] = self.error.name
+        for name in FUNCTIONS:
+            if name in found:
+                found[name] = getattr(found[name], "__name__", "a function")
         return found
 
 
@@ -225,6 +245,10 @@ def _why_not(
         return f"{name} is served in the versions {first} to {last}, so the fault could never fire"
     if action.error is not None and not any(error_places(api.response, version) for version in served):
         return f"the response of {name} has no place for an error in these versions"
+    if action.response_fields is not None:
+        why_not = check_fields(api.response, action.response_fields)
+        if why_not is not None:
+            return why_not
     if action.throttle_ms is not None and not has_throttle_time(api.response):
         return f"the response of {name} has no throttle time"
     return None
@@ -256,9 +280,14 @@ def _similar(name: str, known: Collection[str]) -> list[str]:
 OFTEN = ("every", "probability", "seed", "times")
 REQUESTS = "requests"
 OTHER_KINDS = ("refuse_connection", "fail_login", "disk_error")
+FUNCTIONS = ("respond", "change_response")
+PAUSES = ("delay_ms", "delay_after_ms", "hold", "hold_response")
+"""Actions that may stand beside another one."""
 ACTIONS = (
-    *("lose_response", "cut_response_after_bytes", "never_respond", "throttle_ms"),
-    *("delay_ms", "delay_after_ms"),
+    *("lose_response", "cut_response_after_bytes", "never_respond", "disconnect", "throttle_ms"),
+    *FUNCTIONS,
+    "response_fields",
+    *PAUSES,
 )
 _NUMBERS = {
     **dict.fromkeys(("every", "times"), 1),
@@ -290,6 +319,9 @@ def check_values(given: Mapping[str, Any]) -> None:
         value = given.get(name, low)
         if not isinstance(value, int) or isinstance(value, bool) or value < low:
             raise TestKitError(f"{name} is a number from {low} on, not {value!r}")
+    for name in ("predicate", *FUNCTIONS):
+        if name in given and not callable(given[name]):
+            raise TestKitError(f"{name} is a function, not {given[name]!r}")
     probability = given.get("probability", 1.0)
     if not isinstance(probability, int | float) or not 0 < probability <= 1:
         raise TestKitError(f"probability is more than 0 and at most 1, not {probability!r}")
@@ -309,13 +341,15 @@ def check_arguments(kind: str, given: Mapping[str, Any]) -> None:
 def check_action(action: Action) -> None:
     """TestKitError: it does nothing, or more than one thing."""
     given = action.told()
-    kinds = [name for name in given if name not in ("delay_ms", "delay_after_ms")]
+    kinds = [name for name in given if name not in PAUSES]
     if not given:
         raise TestKitError("a fault does something: give error, delay_ms, lose_response or another action")
     if len(kinds) > 1:
         raise TestKitError(f"a fault does one thing, not {' and '.join(kinds)}: add a fault for each")
-    if action.never_respond and action.delay_after_ms:
-        raise TestKitError("never_respond has no response that delay_after_ms could delay")
+    for kind in ("never_respond", "disconnect"):
+        for pause in ("delay_after_ms", "hold_response"):
+            if kind in given and pause in given:
+                raise TestKitError(f"{kind} has no response that {pause} could delay")
 
 
 def versions_of(given: Any) -> frozenset[int] | None:

@@ -14,7 +14,8 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from odradek.apis.api import HeldBack, Waiting
 from odradek.server.test_kit.fault_rules import (
@@ -36,7 +37,7 @@ from odradek.server.test_kit.fault_rules import (
     versions_of,
 )
 from odradek.server.test_kit.kit import TestKitError
-from odradek.server.test_kit.named import KINDS, PARTITION, TOPIC, Named, named_in
+from odradek.server.test_kit.named import KINDS, PARTITION, TOPIC, TOPIC_ID, Named, named_in
 from odradek.server.test_kit.other_faults import (
     DISK_ERRORS,
     ConnectionFault,
@@ -45,9 +46,10 @@ from odradek.server.test_kit.other_faults import (
     OtherFaults,
 )
 from odradek.server.test_kit.partial_errors import changed, refuse
+from odradek.server.test_kit.response_fields import set_fields
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import FetchResponse
-from odradek.wire.schema import Array, Struct, fields_of
+from odradek.wire.schema import Array, Struct, copied_as, fields_of
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
@@ -67,7 +69,7 @@ def make(kit: TestKit) -> Faults:
 class Faults:
     """The faults of one broker."""
 
-    operations = ("add", "all", "end", "one", "remove", "wait")
+    operations = ("add", "all", "end", "one", "release", "remove", "wait")
 
     def __init__(self, kit: TestKit) -> None:
         self._kit = kit
@@ -83,6 +85,8 @@ class Faults:
         self._cutting: Counter[int] = Counter()
         """By keys of APIs: responses that are to be cut and are not sent yet."""
         self._waiting: dict[int, list[tuple[int, Callable[[], None]]]] = {}
+        self._releases: dict[int, list[Callable[[], None]]] = {}
+        """By ids of faults: requests and responses that they hold."""
 
     def close(self) -> None:
         """The broker stops."""
@@ -190,6 +194,18 @@ class Faults:
         if fault is not None:
             self._over[id] = fault
             self._follow()
+        self._release(id)
+
+    async def release(self, id: Any) -> int:
+        """Lets go on what the fault holds now; how many there were. TestKitError: there is none of this
+        id."""
+        return self._release(self._fault(id).id)
+
+    def _release(self, id: int) -> int:
+        held = self._releases.pop(id, [])
+        for go_on in held:
+            go_on()
+        return len(held)
 
     async def remove(self, id: Any = None) -> int:
         """Removes one, without an id all; how many there were. TestKitError: there is none of this id."""
@@ -197,10 +213,13 @@ class Faults:
             count = len(self._faults) + len(self._over)
             self._faults.clear()
             self._over.clear()
+            for number in list(self._releases):
+                self._release(number)
         else:
             number = self._fault(id).id
             self._faults.pop(number, None)
             self._over.pop(number, None)
+            self._release(number)
             count = 1
         self._follow()
         return count
@@ -270,7 +289,7 @@ class Faults:
             matched = rule.found_in(named, request, context, view.topic_names)
             if matched and rule.fires():
                 self._tell(rule)
-                return self._carry_out(rule.action, place, matched, api, request, context, proceed)
+                return self._carry_out(rule, place, matched, api, request, context, proceed)
         return proceed(request, context)
 
     def _of(self, api_key: int) -> list[Rule]:
@@ -278,7 +297,7 @@ class Faults:
 
     def _carry_out(
         self,
-        action: Action,
+        rule: Rule,
         place: Any,
         matched: list[Named],
         api: AnyApi,
@@ -286,22 +305,34 @@ class Faults:
         context: RequestContext,
         proceed: Proceed,
     ) -> Any:
+        action = rule.action
+
         def act() -> Any:
             if action.never_respond:
                 return HeldBack()
+            if action.disconnect:
+                connection: Any = context.connection
+                connection.close("a fault closes the connection")
+                return None
+            if action.respond is not None:
+                made = action.respond(request, context)
+                return self._after(rule, proceed(request, context) if made is None else made, context)
             if action.error is None:
                 response = proceed(request, context)
             else:
                 response = refuse(api, request, context, place, matched, action.error, proceed)
-            return self._after(action, response, context)
+            return self._after(rule, response, context)
 
-        if not action.delay_ms:
-            return act()
-        _detach(request)
-        return self._later(action.delay_ms, act)
+        if action.delay_ms or action.hold:
+            _detach(request)
+        if action.delay_ms:
+            act = partial(self._later, partial(self._timers.after, action.delay_ms), act)
+        if action.hold:
+            return self._later(partial(self._hold, rule.id), act)
+        return act()
 
-    def _later(self, delay_ms: int, act: Callable[[], Any]) -> Waiting:
-        """Response of `act`, which is called after a while."""
+    def _later(self, call: Callable[[Callable[[], None]], Any], act: Callable[[], Any]) -> Waiting:
+        """Response of `act`, which `call` calls at some time, unless it is cancelled."""
 
         def go_on() -> None:
             response = act()
@@ -310,13 +341,16 @@ class Faults:
             else:
                 held.complete(response)
 
-        timer = self._timers.after(delay_ms, go_on)
-        held = HeldBack(timer.cancel)
+        held = HeldBack(call(go_on).cancel)
         return held
 
-    def _after(self, action: Action, response: Any, context: RequestContext) -> Any:
+    def _hold(self, id: int, go_on: Callable[[], None]) -> _Hold:
+        """Calls it when the fault of this id is released."""
+        return _Hold(self._releases.setdefault(id, []), go_on)
+
+    def _after(self, rule: Rule, response: Any, context: RequestContext) -> Any:
         """Carries out the part of an action that comes behind the effect."""
-        connection: Any = context.connection
+        action, connection = rule.action, cast("Any", context.connection)
         if action.throttle_ms is not None:
 
             def throttle(found: Any) -> Any:
@@ -326,20 +360,45 @@ class Faults:
                 return found
 
             response = changed(response, throttle)
+        if action.change_response is not None:
+            change = action.change_response
+
+            def change_it(found: Any) -> Any:
+                if found is None:
+                    return None
+                own = copied_as(type(found), found)
+                change(own, context)
+                return own
+
+            response = changed(response, change_it)
+        if action.response_fields is not None:
+            fields = action.response_fields
+
+            def set_them(found: Any) -> Any:
+                return None if found is None else set_fields(found, fields, self._names_of(rule))
+
+            response = changed(response, set_them)
         if action.cut_response_after_bytes is not None:
             response = self._cut(response, action.cut_response_after_bytes, context)
         if action.delay_after_ms:
-            response = self._held(response, action.delay_after_ms)
+            response = self._held(response, partial(self._timers.after, action.delay_after_ms))
+        if action.hold_response:
+            response = self._held(response, partial(self._hold, rule.id))
         if action.lose_response:
             response = _lost(response, connection)
         return response
 
-    def _held(self, response: Any, delay_ms: int) -> Waiting:
-        """The response, so much later than it is there."""
+    def _names_of(self, rule: Rule) -> dict[str, Any]:
+        """Names that the fault is about, by kind, and the id of its topic."""
+        topic = self._kit.server.cluster_view.topics.get(rule.names.get(TOPIC, ""))
+        return {**rule.names, **({} if topic is None else {TOPIC_ID: topic.topic_id})}
+
+    def _held(self, response: Any, call: Callable[[Callable[[], None]], Any]) -> Waiting:
+        """The response, when `call` calls that it is to be sent."""
         held = HeldBack(response.cancel if isinstance(response, Waiting) else None)
 
         def hold(found: Any) -> None:
-            self._timers.after(delay_ms, lambda: held.complete(found))
+            call(lambda: held.complete(found))
 
         if isinstance(response, Waiting):
             response.on_complete(hold)
@@ -382,6 +441,19 @@ class Faults:
         context.connection.close(f"a fault cuts a response after {kept_bytes} of {size_bytes} bytes")
         kept = _first_bytes(parts, kept_bytes)
         return kept, sum(len(part) for part in kept)
+
+
+class _Hold:
+    """An entry of those whom a fault holds."""
+
+    def __init__(self, entries: list[Callable[[], None]], go_on: Callable[[], None]) -> None:
+        self._entries, self._go_on = entries, go_on
+        entries.append(go_on)
+
+    def cancel(self) -> None:
+        """The connection is closed."""
+        if self._go_on in self._entries:
+            self._entries.remove(self._go_on)
 
 
 def _times(count: int) -> str:

@@ -151,7 +151,7 @@ def named_in(message: Message) -> list[Named]:
 def _named_below(
     message: type[Message], struct: Struct, lists: tuple[str, ...], around: Named
 ) -> Iterator[Named]:
-    here, is_innermost = _with(around, _values_of(message, struct, lists)), True
+    here, is_innermost = _with(around, values_of(message, struct, lists)), True
     for field in fields_of(type(struct)):
         if not isinstance(field.type, Array) or not _names_something(message, (*lists, field.name), field):
             continue
@@ -182,7 +182,7 @@ def _key_of(struct: Any, kind: str, item: Any) -> dict[str, Any]:
     return {} if other is None else {other: item}
 
 
-def _values_of(message: type[Message], struct: Any, lists: tuple[str, ...]) -> dict[str, Any]:
+def values_of(message: type[Message], struct: Any, lists: tuple[str, ...]) -> dict[str, Any]:
     """Values of the single fields of a struct that name something."""
     found: dict[str, Any] = {}
     for field in fields_of(type(struct)):
@@ -276,7 +276,7 @@ def _position(
     response: type[Message], items: Iterable[Any], lists: tuple[str, ...], values: Mapping[str, Any]
 ) -> int | None:
     for number, item in enumerate(items):
-        if _is_of(_values_of(response, item, lists), values):
+        if _is_of(values_of(response, item, lists), values):
             return number
     return None
 
@@ -320,7 +320,7 @@ def _order(
     items = getattr(struct, lists[depth])
 
     def place_of(item: Any) -> int:
-        known = _values_of(response, item, lists[: depth + 1])
+        known = values_of(response, item, lists[: depth + 1])
         return next((number for number, values in enumerate(wanted) if _is_of(known, values)), len(wanted))
 
     items.sort(key=place_of)

@@ -18,9 +18,9 @@ HEAD = """\
 
 This page is made by `python -m odradek.server.test_kit.page` from the declarations of the APIs.
 
-A fault ([testing.md](testing.md)) chooses requests by what they name. Its error is where the response has a
-place for it: for each thing that the fault names, or else for the whole request. `*`: in the versions that
-have it. What only reads is served, and the error stands in place of what was read.
+A fault ([testing-faults.md](testing-faults.md)) chooses requests by what they name. Its error is where the
+response has a place for it: for each thing that the fault names, or else for the whole request. `*`: in the
+versions that have it. What only reads is served, and the error stands in place of what was read.
 
 | API | versions | chosen by | places of errors | reads only | throttle time |
 |---|---|---|---|---|---|

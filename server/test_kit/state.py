@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from odradek.coordinator.cluster.partitioner import partition_for
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.server.test_kit.kit import TestKitError
 from odradek.wire.errors import KafkaError
 from odradek.wire.record_layout import CONTROL
 from odradek.wire.records import iter_whole_batches
@@ -31,7 +34,7 @@ def make(kit: TestKit) -> State:
 class State:
     """The part of the test kit."""
 
-    operations = ("topics", "groups")
+    operations = ("topics", "groups", "coordinating_partition")
 
     def __init__(self, kit: TestKit) -> None:
         self._server = kit.server
@@ -64,6 +67,17 @@ class State:
                     {"group": group_id, "state": group.state_name, "members": members, "lag": lag.total}
                 )
         return sorted(found, key=lambda one: one["group"])
+
+    async def coordinating_partition(
+        self, group: str | None = None, transactional_id: str | None = None
+    ) -> dict[str, Any]:
+        """Topic and number of the partition whose leader coordinates a group or a transactional id.
+        TestKitError: there is no such topic yet."""
+        topic, key = (OFFSETS_TOPIC, group) if group is not None else (TRANSACTIONS_TOPIC, transactional_id)
+        view = self._server.cluster_view.topics.get(topic)
+        if view is None or key is None:
+            raise TestKitError(f"there is no topic {topic} yet")
+        return {"topic": topic, "partition": partition_for(key, len(view.partitions))}
 
     def close(self) -> None:
         """The broker stops."""

@@ -203,3 +203,19 @@ def test_a_node_that_does_not_run_is_not_paused_and_leads_nothing(make):
     assert repr(cluster) == "<odradek.Cluster of 1 nodes, 0 of them running>"
     assert repr(cluster.nodes) == "[<Node 1 of odradek.Cluster, stopped>]"
     cluster.stop()  # harmless
+
+
+def test_a_coordinator_is_that_of_one_group_or_transactional_id(make):
+    cluster = make(nodes=2)
+    with pytest.raises(ValueError, match="name a group or a transactional_id"):
+        cluster.coordinator_of()
+    with pytest.raises(ValueError, match="name a group or a transactional_id"):
+        cluster.move_coordinator("shop", transactional_id="till", to=1)
+
+
+def test_nothing_moves_in_a_cluster_that_does_not_run(make):
+    cluster = make(nodes=2)
+    with pytest.raises(KeyError):
+        cluster.move_leader("orders", to=7)
+    with pytest.raises(TimeoutError, match="nobody coordinates 'shop' after 0 s"):
+        cluster.coordinator_of("shop", timeout_s=0)

@@ -8,6 +8,7 @@ import odradek
 from odradek.config.api_releases import RELEASES, last_versions
 from odradek.wire.frames import request_frame
 from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 from odradek.wire.messages.fetch import FetchRequest
 from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
@@ -46,6 +47,18 @@ def test_every_version_of_api_versions_tells_the_limits():
         for version in range(6):
             last = last_of(told(broker, version))
             assert (last[FETCH], last[PRODUCE], last[DELETE_GROUPS]) == (11, 7, 3)
+
+
+def test_an_api_may_be_left_out():
+    with odradek.Broker(max_versions={"DeleteGroups": -1}) as broker, RawClient(broker.port) as client:
+        last = last_of(told(broker, 3))
+        assert DELETE_GROUPS not in last
+        assert last[FETCH] == FetchRequest.versions[-1]
+        client.send_request(DeleteGroupsRequest(groups_names=["shop"]), 0)
+        with pytest.raises(EOFError):
+            read_frame(client.socket)
+    with pytest.raises(odradek.BrokerStartError, match=r"every broker from Kafka 0\.10 on has ApiVersions"):
+        odradek.Broker(max_versions={"ApiVersions": -1}).start()
 
 
 def test_a_request_of_a_later_version_ends_its_connection():

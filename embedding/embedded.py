@@ -170,6 +170,7 @@ class Broker(WithTestKit):
         """Starts it and returns when it answers; BrokerStartError with the reason if it does not."""
         if not self.is_running:
             self._port = self._form.start(self._port, self._start_timeout_s)
+            self.tell_started()
         return self
 
     def metrics(self) -> BrokerMetrics:
@@ -183,7 +184,7 @@ class Broker(WithTestKit):
     def call_kit(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None = None) -> Any:
         if not self.is_running:
             raise RuntimeError("the broker does not run")
-        return self._form.call(operation, arguments, timeout_s)
+        return self.tell_called(operation, self._form.call(operation, arguments, timeout_s))
 
     def snapshot(self) -> Snapshot:
         """The data as they are now, or as the last stop has left them, for `restore`; see

@@ -261,6 +261,9 @@ class Cluster:
             self.start_timeout_s,
             [member.process for member in self._members],
         )
+        for member in starting:
+            if isinstance(member, Node):
+                member.tell_started()
 
     def _is_ready(self, member: Node | Controller) -> bool:
         """A node is once it knows of all others that run."""
@@ -417,10 +420,17 @@ class Node(_Member, WithTestKit):
     def is_ready(self) -> bool:
         return READY_MARK in self.process.said()
 
+    def start(self) -> Self:
+        begins = not self.is_running
+        super().start()
+        if begins:
+            self.tell_started()
+        return self
+
     def call_kit(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None = None) -> Any:
         if not self.is_running:
             raise RuntimeError(f"node {self.node_id} does not run")
-        return self.kit.call(operation, arguments, timeout_s)
+        return self.tell_called(operation, self.kit.call(operation, arguments, timeout_s))
 
 
 class Controller(_Member):

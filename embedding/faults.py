@@ -102,6 +102,7 @@ class Faults:
         response_fields: Mapping[str, Any] | None = None,
         throttle_ms: int | None = None,
         leader_moved: bool = False,
+        coordinator_moved: bool = False,
         refuse_connection: bool = False,
         fail_login: bool = False,
         disk_error: str | None = None,
@@ -119,7 +120,8 @@ class Faults:
         `cut_response_after_bytes`: likewise, behind so many bytes. `never_respond`: nothing happens, and the
         connection stays open. `disconnect`: nothing happens, and it is closed. `throttle_ms`: the response
         says it, and the connection is not read for so long. `leader_moved`: NOT_LEADER_OR_FOLLOWER for
-        requests that only leaders serve. `delay_ms` before the effect and `delay_after_ms` behind it may be
+        requests that only leaders serve, `coordinator_moved`: NOT_COORDINATOR for those that only
+        coordinators do. `delay_ms` before the effect and `delay_after_ms` behind it may be
         added to any of these, or stand alone; so may `hold` and `hold_response`, which last until `release`
         of the fault.
 
@@ -129,6 +131,11 @@ class Faults:
         For a broker in this process: `respond(request, context)` returns the response, and no effect happens,
         or None for that of the broker. `change_response(response, context)` changes that of the broker, after
         the effect. Both are messages (`odradek.wire.messages`).
+
+        On a node of a cluster `leader_moved` and `coordinator_moved` are real, for all clients, and done when
+        this returns: another replica in sync leads the `partition` of a `topic`, another node coordinates a
+        `group` or a `transactional_id`; `times=3`: three moves, one after the other. At the end of the fault
+        the preferred leader leads again.
 
         Not of requests are: `refuse_connection`: a new connection, at a `listener` if one is named, is reset.
         `fail_login`: a client with SASL is refused, whatever its password, of a `principal` if one is named.

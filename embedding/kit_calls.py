@@ -8,7 +8,7 @@ import socket
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.config.broker_config import TEST_API_LISTEN, UNIX
 from odradek.server.test_kit.kit import TestKitError
@@ -19,8 +19,31 @@ if TYPE_CHECKING:
     from odradek.embedding.seen import Requests, WaitFor
 
 
+class KitWatcher(Protocol):
+    """Is told what is done with the test kit of a broker: the plugin for pytest wants to undo it."""
+
+    def started(self) -> None:
+        """The broker has started, and its kit knows nothing of before."""
+
+    def called(self, operation: str, result: Any) -> None:
+        """An operation has been carried out, with this result."""
+
+
 class WithTestKit:
     """A broker or a node that has a test kit."""
+
+    kit_watcher: KitWatcher | None = None
+
+    def tell_started(self) -> None:
+        """Tells the watcher that the broker has started."""
+        if self.kit_watcher is not None:
+            self.kit_watcher.started()
+
+    def tell_called(self, operation: str, result: Any) -> Any:
+        """Tells the watcher of an operation; its result."""
+        if self.kit_watcher is not None:
+            self.kit_watcher.called(operation, result)
+        return result
 
     def call_kit(self, operation: str, arguments: Mapping[str, Any], timeout_s: float | None = None) -> Any:
         """The result of an operation of the test kit (`server/test_kit/kit.py`); people use the attributes

@@ -8,6 +8,11 @@
 - `odradek_topic`, `odradek_group` (function): a name of a topic and an id of a group that no other test has;
   names alone, nothing is made.
 
+Markers: `@pytest.mark.odradek_restore` returns `odradek_broker` to its data after the test, and
+`@pytest.mark.odradek_faults(api="Produce", error="NOT_LEADER_OR_FOLLOWER", times=2)` has a fault on the
+brokers of the test while it runs (`embedding/pytest_markers.py`). In any case the faults that a test adds to
+`odradek_broker` are gone after it, and the clock is the system's.
+
 The report of a failed test has a section `odradek` with what its brokers have. With `--odradek-shared` all
 workers of pytest-xdist share one broker, which the controller starts.
 
@@ -21,27 +26,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from odradek.embedding.pytest_names import FAULTS, RESTORE
+
 if TYPE_CHECKING:
     from odradek.embedding.embedded import Broker
     from odradek.embedding.embedded_cluster import Cluster
+    from odradek.embedding.pytest_markers import RestoredData, TestWatch, Watch
 
 
+OF_BROKERS = {"odradek_broker", "odradek_fresh_broker", "odradek_broker_factory", "odradek_cluster"}
+"""Fixtures that give brokers."""
 SHARED = "odradek_shared"
 """Key in the input of a worker of pytest-xdist."""
 NAME_CHARACTERS_MAX = 200
 """Kafka takes 249 in the name of a topic."""
-_session_broker = pytest.StashKey["Broker"]()
-"""The one of `odradek_broker`, in the stash of the configuration."""
+REQUESTS_KEPT = 20
+"""For the report of a failed test."""
+_session = pytest.StashKey["Watch"]()
+"""The watch of `odradek_broker`, in the stash of the configuration."""
+_restored: pytest.StashKey[RestoredData] = pytest.StashKey()
+"""In the stash of the configuration."""
 _shared_broker = pytest.StashKey["Broker"]()
 """The one that this process has started for its workers."""
-_of_test = pytest.StashKey[list["Broker"]]()
-"""Brokers that the test has made, in the stash of its item."""
-_log_begin = pytest.StashKey[int]()
-"""Length of the session's log when the test began."""
+_test = pytest.StashKey["TestWatch"]()
+"""In the stash of an item."""
 _uses = pytest.StashKey[dict[str, int]]()
 """How often each name was given."""
 
@@ -58,6 +71,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="one odradek_broker for all workers of pytest-xdist",
     )
+    group.addoption(
+        "--odradek-requests",
+        type=int,
+        default=REQUESTS_KEPT,
+        metavar="NUMBER",
+        help="so many last requests are in the report of a failed test (%(default)s); 0: none are kept",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -65,6 +85,14 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "--odradek-shared is for a broker in a process of its own: leave --odradek-in-thread out"
         )
+    if config.getoption("--odradek-requests") < 0:
+        raise pytest.UsageError("--odradek-requests is a number from 0 on")
+    config.addinivalue_line("markers", f"{RESTORE}: odradek_broker has after the test the data of before it.")
+    config.addinivalue_line(
+        "markers",
+        f"{FAULTS}(api=None, *, fires=1, **fault): a fault is on the brokers of the test while it runs; the "
+        "test fails if it has fired less often than `fires` (None: it need not fire).",
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -83,29 +111,78 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         broker.close()
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    broker = item.config.stash.get(_session_broker, None)
-    if broker is not None and "odradek_broker" in _fixtures_of(item):
-        item.stash[_log_begin] = len(broker.log())
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """The faults of the markers are there from after the fixtures to the end of the test."""
+    test = item.stash.get(_test, None)
+    if test is None or not test.faults:
+        return (yield)
+    with _told_in_a_sentence(), test.with_faults():
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.failed and report.when != "teardown":
-        brokers = [(broker, 0) for broker in item.stash.get(_of_test, ())]
-        session = item.config.stash.get(_session_broker, None)
-        if session is not None and "odradek_broker" in _fixtures_of(item):
-            brokers.insert(0, (session, item.stash.get(_log_begin, 0)))
-        if brokers:
-            from odradek.embedding.pytest_report import section
+    test = item.stash.get(_test, None)
+    if report.failed and report.when != "teardown" and test is not None and test.watches:
+        from odradek.embedding.pytest_report import section
 
-            report.sections.append(("odradek", section(brokers)))
+        report.sections.append(("odradek", section(test.watches)))
     return report
+
+
+@contextmanager
+def _told_in_a_sentence() -> Iterator[None]:
+    """Lets the complaint of a marker fail the test, without a traceback through the plugin."""
+    from odradek.embedding.pytest_markers import MarkerError
+
+    try:
+        yield
+    except MarkerError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _odradek_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Watches what the test does to brokers, and undoes it. Fixtures of wider scope are set up before this
+    one, those of the test after it: what these do to the broker of the session is undone, too."""
+    item = request.node
+    markers = [one for one in item.iter_markers() if one.name in (RESTORE, FAULTS)]
+    if not markers and OF_BROKERS.isdisjoint(_fixtures_of(item)):
+        yield
+        return
+    from odradek.embedding import pytest_markers
+
+    with _told_in_a_sentence():
+        test = item.stash[_test] = pytest_markers.TestWatch(markers)
+        if "odradek_broker" not in _fixtures_of(item):
+            yield
+            return
+        request.getfixturevalue("odradek_broker")
+        restored = request.config.stash.setdefault(_restored, pytest_markers.RestoredData())
+        with test.session_undone(request.config.stash[_session], restored):
+            yield
 
 
 def _fixtures_of(item: pytest.Item) -> list[str]:
     return list(getattr(item, "fixturenames", ()))
+
+
+def _test_of(item: pytest.Item) -> TestWatch:
+    """Also of a test that names its fixtures only while it runs."""
+    if _test not in item.stash:
+        from odradek.embedding.pytest_markers import TestWatch
+
+        item.stash[_test] = TestWatch(())
+    return item.stash[_test]
+
+
+def _watch(config: pytest.Config, broker: Any, *, is_shared: bool = False) -> Watch:
+    from odradek.embedding.pytest_markers import Watch
+
+    broker.kit_watcher = watch = Watch(broker, config.getoption("--odradek-requests"), is_shared=is_shared)
+    return watch
 
 
 def _new_broker(config: pytest.Config, **arguments: Any) -> Broker:
@@ -122,11 +199,14 @@ def odradek_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
     if attachment is not None:
         from odradek.embedding.embedded import Broker
 
-        pytestconfig.stash[_session_broker] = broker = Broker.attached(attachment)
+        broker = Broker.attached(attachment)
+        watch = pytestconfig.stash[_session] = _watch(pytestconfig, broker, is_shared=True)
+        watch.started()
         yield broker
         return
-    with _new_broker(pytestconfig) as broker:
-        pytestconfig.stash[_session_broker] = broker
+    broker = _new_broker(pytestconfig)
+    pytestconfig.stash[_session] = _watch(pytestconfig, broker)
+    with broker:
         yield broker
 
 
@@ -135,12 +215,16 @@ def odradek_broker_factory(
     request: pytest.FixtureRequest, pytestconfig: pytest.Config
 ) -> Iterator[Callable[..., Broker]]:
     """Makes running brokers; takes what `odradek.Broker` takes."""
-    brokers = request.node.stash[_of_test] = list["Broker"]()
+    test = _test_of(request.node)
+    brokers: list[Broker] = []
 
     def make(**arguments: Any) -> Broker:
         broker = _new_broker(pytestconfig, **arguments)
         brokers.append(broker)
-        return broker.start()
+        watch = _watch(pytestconfig, broker)
+        broker.start()
+        test.add(watch)
+        return broker
 
     try:
         yield make
@@ -184,16 +268,23 @@ def _own_name(request: pytest.FixtureRequest, ending: str) -> str:
 
 
 @pytest.fixture
-def odradek_cluster() -> Iterator[Callable[..., Cluster]]:
+def odradek_cluster(
+    request: pytest.FixtureRequest, pytestconfig: pytest.Config
+) -> Iterator[Callable[..., Cluster]]:
     """Makes running clusters of several nodes; takes what `odradek.Cluster` takes."""
     from odradek.embedding.embedded_cluster import Cluster
 
+    test = _test_of(request.node)
     clusters: list[Cluster] = []
 
     def make(nodes: int = 3, **arguments: Any) -> Cluster:
         cluster = Cluster(nodes, **arguments)
         clusters.append(cluster)
-        return cluster.start()
+        watches = [_watch(pytestconfig, node) for node in cluster.nodes]
+        cluster.start()
+        for watch in watches:
+            test.add(watch)
+        return cluster
 
     try:
         yield make

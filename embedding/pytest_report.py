@@ -1,33 +1,31 @@
 """The section `odradek` in the report of a failed test: topics with the number of their records, groups with
-their lag, the last requests if they are recorded, and the log since the test began."""
+their lag, faults, the last requests, and the log since the test began."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from odradek.embedding.embedded import Broker
+    from odradek.embedding.pytest_markers import Watch
 
 LOG_CHARACTERS_MAX = 8_000
 LINES_MAX = 50
 """Topics, and groups."""
-REQUESTS_SHOWN = 20
 LINE_CHARACTERS_MAX = 300
 CALL_SECONDS = 5.0
 """A broker that hangs does not hold up the report for longer."""
 
 
-def section(brokers: Iterable[tuple[Broker, int]]) -> str:
-    """The text for these brokers; of each with the length of its log when the test began."""
-    return "\n\n".join("\n".join(_lines(broker, log_begin)) for broker, log_begin in brokers)
+def section(watches: Iterable[Watch]) -> str:
+    """The text for these brokers and nodes."""
+    return "\n\n".join("\n".join(_lines(watch)) for watch in watches)
 
 
-def _lines(broker: Broker, log_begin: int) -> Iterator[str]:
-    yield repr(broker)
-    for part in (_topics, _groups, _requests):
-        yield from _asked(broker, part)
-    log = broker.log()[log_begin:].rstrip()
+def _lines(watch: Watch) -> Iterator[str]:
+    yield repr(watch.broker)
+    yield from _asked(watch)
+    log = watch.log()[watch.log_begin :].rstrip()
     if log:
         yield "log since the test began:"
         if len(log) > LOG_CHARACTERS_MAX:
@@ -35,18 +33,25 @@ def _lines(broker: Broker, log_begin: int) -> Iterator[str]:
         yield from (f"  {line}" for line in log[-LOG_CHARACTERS_MAX:].splitlines())
 
 
-def _asked(broker: Broker, part: Callable[[Broker], list[str]]) -> list[str]:
+def _asked(watch: Watch) -> Iterator[str]:
     """Nothing of a broker that does not answer, for whatever reason: the test's own failure matters more."""
-    if not broker.is_running:
-        return []
-    try:
-        return [line[:LINE_CHARACTERS_MAX] for line in part(broker)]
-    except Exception as error:
-        return [f"{part.__name__.strip('_')}: not known ({type(error).__name__}: {error})"]
+    if not watch.broker.is_running:
+        return
+    if watch.is_paused:
+        yield "it is paused, and says nothing"
+        return
+    for part in (_topics, _groups, _faults, _requests):
+        try:
+            yield from [line[:LINE_CHARACTERS_MAX] for line in part(watch)]
+        except TimeoutError:
+            yield f"it has not answered within {CALL_SECONDS:g} s"
+            return
+        except Exception as error:
+            yield f"{part.__name__.strip('_')}: not known ({type(error).__name__}: {error})"
 
 
-def _topics(broker: Broker) -> list[str]:
-    topics = broker.call_kit("state.topics", {}, CALL_SECONDS)
+def _topics(watch: Watch) -> list[str]:
+    topics = watch.broker.call_kit("state.topics", {}, CALL_SECONDS)
     return _listed(
         "topics",
         [
@@ -56,8 +61,8 @@ def _topics(broker: Broker) -> list[str]:
     )
 
 
-def _groups(broker: Broker) -> list[str]:
-    groups = broker.call_kit("state.groups", {}, CALL_SECONDS)
+def _groups(watch: Watch) -> list[str]:
+    groups = watch.broker.call_kit("state.groups", {}, CALL_SECONDS)
     return _listed(
         "groups",
         [
@@ -67,11 +72,28 @@ def _groups(broker: Broker) -> list[str]:
     )
 
 
-def _requests(broker: Broker) -> list[str]:
-    if not broker.call_kit("requests.status", {}, CALL_SECONDS)["recording"]:
+def _faults(watch: Watch) -> list[str]:
+    """Faults of the test and of fixtures, with how often each has fired since the test began."""
+    faults = watch.broker.call_kit("faults.all", {}, CALL_SECONDS)
+    lines = [_fault(one, watch.fired_before.get(one["id"], 0)) for one in faults]
+    return _listed("faults", lines) if lines else []
+
+
+def _fault(one: dict[str, Any], fired_before: int) -> str:
+    given = [f"{name}={value!r}" for name, value in one.items() if name not in ("id", "seen", "fired")]
+    fired = one["fired"] - fired_before
+    ending = (
+        "has never fired" if not fired else "has fired once" if fired == 1 else f"has fired {fired} times"
+    )
+    return f"{', '.join(given)}: {ending}"
+
+
+def _requests(watch: Watch) -> list[str]:
+    requests = watch.broker.call_kit("requests.last", {"since": watch.since}, CALL_SECONDS)
+    if requests is None:
         return []
-    result = broker.call_kit("requests.all", {"limit": REQUESTS_SHOWN}, CALL_SECONDS)
-    return _listed(f"last {REQUESTS_SHOWN} requests", [_request(one) for one in result["requests"]])
+    heading = "last request" if watch.requests_kept == 1 else f"last {watch.requests_kept} requests"
+    return _listed(heading, [_request(one) for one in requests], watch.requests_kept)
 
 
 def _request(one: dict[str, Any]) -> str:
@@ -102,9 +124,9 @@ def _number(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _listed(heading: str, lines: list[str]) -> list[str]:
+def _listed(heading: str, lines: list[str], lines_max: int = LINES_MAX) -> list[str]:
     if not lines:
         return [f"{heading}: none"]
-    more = len(lines) - LINES_MAX
-    shown = [f"  {line}" for line in lines[:LINES_MAX]]
+    more = len(lines) - lines_max
+    shown = [f"  {line}" for line in lines[:lines_max]]
     return [f"{heading}:", *shown, *([f"  and {more} more"] if more > 0 else [])]

@@ -23,7 +23,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odradek.server.extensions import NO_EXTENSIONS, Extensions
 from odradek.server.network._clock import Clock
@@ -34,6 +34,8 @@ from odradek.server.phase_serve import Serving, serve
 from odradek.server.standalone import decide_alone
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.coordinator.cluster.control_plane import ControlPlane
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from odradek.server.test_kit.kit import TestKit
     from odradek.storage.directories.store import LogStore
     from odradek.storage.disk import Disk
+    from odradek.wire.schema import Message
 
 logger = logging.getLogger("odradek.broker")
 
@@ -352,6 +355,11 @@ class BrokerServer:
     def cluster_view(self) -> ClusterView:
         """Brokers, topics and partitions in its newest view."""
         return self.plane.view
+
+    @property
+    def ask_controllers(self) -> Callable[[Message], Future[Any]] | None:
+        """Asks the controllers of its cluster, as a client of administration; None for a node alone."""
+        return self.serving.opened.deciding.ask_controllers
 
     @property
     def coordinators(self) -> Coordinators:

@@ -99,13 +99,16 @@ def lead_something(node: OdradekMember) -> None:
 
 
 class Members:
-    """Two nodes of ours and a broker of Kafka, which stay; each is in a rack of its own."""
+    """Two nodes of ours and a broker of Kafka, which stay; each is in a rack of its own. The first has a test
+    API at `kit_port`."""
 
     def __init__(self, controllers: SharedControllers) -> None:
         def properties(name: str) -> dict[str, str]:
             return {**MEMBERS, "broker.rack": RACKS[name]}
 
-        self.ours = OdradekMember(controllers, NUMBERS["ours"], properties("ours"))
+        self.kit_port = free_port()
+        kit = {"odradek.test.api.listen": str(self.kit_port)}
+        self.ours = OdradekMember(controllers, NUMBERS["ours"], {**properties("ours"), **kit})
         self.other = OdradekMember(controllers, NUMBERS["other"], properties("other"))
         self.kafka = KafkaMember(controllers, NUMBERS["kafka"], properties("kafka"), host=shared_host())
         self._stack = ExitStack()

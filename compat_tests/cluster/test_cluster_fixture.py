@@ -45,3 +45,56 @@ def test_the_test_of_the_page_for_python_passes(pytester: pytest.Pytester) -> No
     (example,) = re.findall(r"```python\n((?:(?!```).)*odradek_cluster.*?)```", page, re.DOTALL)
     pytester.makepyfile(example)
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+FAILING = """
+    import pytest
+    from kafka import KafkaProducer
+
+    def send(cluster):
+        with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, client_id="shop") as producer:
+            return producer.send("orders", b"x", partition=0).get(60).offset
+
+    @pytest.mark.odradek_faults("Produce", client_id="shop", error="NOT_ENOUGH_REPLICAS", times=1)
+    @pytest.mark.odradek_restore
+    def test_of_a_cluster(odradek_cluster):
+        cluster = odradek_cluster(nodes=3)
+        assert [len(node.faults.all()) for node in cluster.nodes] == [1, 1, 1]
+        assert send(cluster) == 0
+        leader = cluster.leader_of("orders")
+        assert [node.faults.all()[0]["fired"] for node in cluster.nodes] == [
+            int(node is leader) for node in cluster.nodes
+        ]
+        leader.faults.add(leader_moved=True, topic="orders", partition=0)
+        others = [node for node in cluster.nodes if node is not leader]
+        others[0].pause()
+        others[1].restart()
+        print("led by", leader.node_id, "paused", others[0].node_id, "restarted", others[1].node_id)
+        assert not "this fails"
+"""
+
+
+def test_the_report_of_a_failed_test_has_a_part_for_each_node(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(FAILING)
+    result = pytester.runpytest_subprocess("--strict-markers")
+    result.assert_outcomes(failed=1)
+    text = result.stdout.str()
+    found = re.search(r"led by (\d) paused (\d) restarted (\d)", text)
+    assert found is not None
+    leader, paused, restarted = found.groups()
+    (section,) = text.split("- odradek -")[1:]
+    parts = {part[0]: part for part in section.split("<Node ")[1:]}
+    assert parts.keys() == {"1", "2", "3"}
+    assert (
+        "api='Produce', client_id='shop', error='NOT_ENOUGH_REPLICAS', times=1: has fired once"
+        in parts[leader]
+    )
+    assert "topic='orders', partition=0, leader_moved=True: has fired once" in parts[leader]
+    assert "last 20 requests:" in parts[leader]
+    assert "  orders: 1 partition, 1 offset" in parts[leader]
+    for node in (leader, restarted):
+        assert "  orders: 1 partition, " in parts[node]
+        assert "log since the test began:" in parts[node]
+    assert "it is paused" in parts[paused]
+    assert "faults:" not in parts[restarted], "a restart ends them"
+    assert "last 20 requests:" in parts[restarted]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
+from compat_tests.cluster.sharing import Members
 from compat_tests.cluster.test_replication import batches_in, create, isr_of, partition, values_in
 from compat_tests.quorum import KafkaMember, OdradekMember
 from compat_tests.reference import kafka_tool
+from odradek.embedding.kit_calls import call_at
+from odradek.server.test_kit.kit import TestKitError
 
 FENCED_SECONDS = 60
 """A session is 3 s; the bound is for a busy machine."""
@@ -85,6 +89,40 @@ def test_the_preferred_leader_leads_again_after_its_restart(
         assert values_in(second.bootstrap_servers, topic, 2) == [b"before", b"after"]
     assert told[0] == told[1]
     assert "Successfully completed leader election (PREFERRED) for partitions TOPIC-0" in told[0]
+
+
+def test_a_fault_moves_the_leader_to_a_broker_of_kafka_and_back(
+    cluster_of_members: Members, odradek: OdradekMember, kafka: KafkaMember
+) -> None:
+    topic, bootstrap = "moved-by-a-fault", odradek.bootstrap_servers
+    both = {odradek.node_id, kafka.node_id}
+    create(bootstrap, topic, [odradek.node_id, kafka.node_id])
+    wait_until(lambda: isr_of(bootstrap, topic) == both, "both in sync", seconds=FENCED_SECONDS)
+    call = partial(call_at, ("127.0.0.1", cluster_of_members.kit_port))
+    sent: list[bytes] = []
+
+    def write() -> None:
+        sent.append(b"%d" % len(sent))
+        send(bootstrap, topic, sent[-1])
+
+    def has_moved_and_come_back() -> bool:
+        """False: on a busy machine one of them was fenced in between."""
+        write()
+        try:
+            fault = call("faults.add", {"leader_moved": True, "topic": topic, "partition": 0})
+        except TestKitError:
+            return False
+        is_led_by_kafka = leader_of(bootstrap, topic) == kafka.node_id
+        write()
+        call("faults.end", {"id": fault})
+        return is_led_by_kafka and leader_of(bootstrap, topic) == odradek.node_id
+
+    wait_until(has_moved_and_come_back, "it has moved and come back", seconds=FENCED_SECONDS)
+    found = partition(bootstrap, topic)
+    assert found is not None
+    assert found.replica_nodes == [odradek.node_id, kafka.node_id]
+    write()
+    assert values_in(bootstrap, topic, len(sent)) == sent
 
 
 @pytest.mark.parametrize("how", ["tool", pytest.param("option", marks=pytest.mark.nightly)])

@@ -41,6 +41,17 @@ ChangeResponse = Callable[[Any, "RequestContext"], object]
 
 OF_LEADERS = ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "DeleteRecords")
 """Requests that a broker refuses where it does not lead."""
+OF_COORDINATORS = (
+    *("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "OffsetDelete"),
+    *("ConsumerGroupHeartbeat", "StreamsGroupHeartbeat", "ShareGroupHeartbeat", "TxnOffsetCommit"),
+    *("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"),
+)
+"""Requests that a broker refuses where it does not coordinate the group or the transaction."""
+MOVED = {
+    "leader_moved": ("NOT_LEADER_OR_FOLLOWER", OF_LEADERS),
+    "coordinator_moved": ("NOT_COORDINATOR", OF_COORDINATORS),
+}
+"""On a broker alone: the error, and the requests that can have it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,9 +309,7 @@ _TEXTS = (
     *("api", "client_id", "principal", TOPIC, GROUP, TRANSACTIONAL_ID, "error"),
     *("listener", "directory", "disk_error"),
 )
-_OF_REQUESTS = {
-    *("api", "version", "client_id", "principal", *KINDS, "predicate", "error", "leader_moved", *ACTIONS)
-}
+_OF_REQUESTS = {*("api", "version", "client_id", "principal", *KINDS, "predicate", "error", *MOVED, *ACTIONS)}
 _TAKEN = {
     REQUESTS: _OF_REQUESTS,
     "refuse_connection": {"refuse_connection", "listener"},

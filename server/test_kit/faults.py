@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from odradek.apis.api import HeldBack, Waiting
 from odradek.server.test_kit.fault_rules import (
     ACTIONS,
-    OF_LEADERS,
+    MOVED,
     OFTEN,
     OTHER_KINDS,
     REQUESTS,
@@ -37,6 +37,7 @@ from odradek.server.test_kit.fault_rules import (
     versions_of,
 )
 from odradek.server.test_kit.kit import TestKitError
+from odradek.server.test_kit.moves import COORDINATOR_MOVED, LEADER_MOVED, MoveFault, Moves
 from odradek.server.test_kit.named import KINDS, PARTITION, TOPIC, TOPIC_ID, Named, named_in
 from odradek.server.test_kit.other_faults import (
     DISK_ERRORS,
@@ -48,6 +49,7 @@ from odradek.server.test_kit.other_faults import (
 from odradek.server.test_kit.partial_errors import changed, refuse
 from odradek.server.test_kit.response_fields import set_fields
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages import api_name
 from odradek.wire.messages.fetch import FetchResponse
 from odradek.wire.schema import Array, Struct, copied_as, fields_of
 
@@ -76,6 +78,8 @@ class Faults:
         self._timers = kit.server.schedule.timers
         self._served = kit.server.connections.dispatcher.routes.api_keys
         self._others = OtherFaults(kit.server, self._tell)
+        self._moves = Moves(kit.server)
+        self._moving = asyncio.Lock()
         self._faults: dict[int, Firing] = {}
         self._over: dict[int, Firing] = {}
         """Faults that are used up, or were ended."""
@@ -101,9 +105,15 @@ class Faults:
             if given.get(name) == 0:
                 del given[name]
         check_values(given)
-        often = {name: given.pop(name) for name in OFTEN if name in given}
+        often = _often(given)
         kind = next((name for name in OTHER_KINDS if name in given), REQUESTS)
         check_arguments(kind, given)
+        if self._moves.are_possible and (LEADER_MOVED in given or COORDINATOR_MOVED in given):
+            async with self._moving:
+                self._last_id += 1
+                moved = await self._moves.move(self._last_id, given, often, list(self._faults.values()))
+                self._faults[moved.id] = moved
+                return moved.id
         fault = self._of_requests(given, often) if kind == REQUESTS else self._other(kind, given, often)
         self._last_id = fault.id
         self._faults[fault.id] = fault
@@ -112,13 +122,15 @@ class Faults:
 
     def _of_requests(self, given: dict[str, Any], often: dict[str, Any]) -> Rule:
         keys, error = keys_of(given.get("api"), self._served), given.get("error")
-        if given.get("leader_moved"):
+        for kind, (code, able_apis) in MOVED.items():
+            if kind not in given:
+                continue
             if error is not None:
-                raise TestKitError("leader_moved is an error by itself: leave error out")
-            error = "NOT_LEADER_OR_FOLLOWER"
-            keys &= {key for name in OF_LEADERS for key in keys_of(name, self._served)}
+                raise TestKitError(f"{kind} is an error by itself: leave error out")
+            error = code
+            keys &= {key for key in self._served if api_name(key) in able_apis}
             if not keys:
-                raise TestKitError(f"leader_moved is for {', '.join(OF_LEADERS)}")
+                raise TestKitError(f"{kind} is for {', '.join(able_apis)}")
         action = Action(
             error=error_named(error),
             **{name: given[name] for name in ACTIONS if name in given},
@@ -194,6 +206,7 @@ class Faults:
         if fault is not None:
             self._over[id] = fault
             self._follow()
+            await self._undo([fault])
         self._release(id)
 
     async def release(self, id: Any) -> int:
@@ -207,9 +220,17 @@ class Faults:
             go_on()
         return len(held)
 
+    async def _undo(self, ended: Iterable[Firing]) -> None:
+        """Brings leaders back. TestKitError: the controllers refuse it."""
+        for fault in ended:
+            if isinstance(fault, MoveFault):
+                async with self._moving:
+                    await self._moves.undo(fault)
+
     async def remove(self, id: Any = None) -> int:
         """Removes one, without an id all; how many there were. TestKitError: there is none of this id."""
         if id is None:
+            ended = list(self._faults.values())
             count = len(self._faults) + len(self._over)
             self._faults.clear()
             self._over.clear()
@@ -217,11 +238,12 @@ class Faults:
                 self._release(number)
         else:
             number = self._fault(id).id
-            self._faults.pop(number, None)
+            ended = [self._faults.pop(number)] if number in self._faults else []
             self._over.pop(number, None)
             self._release(number)
             count = 1
         self._follow()
+        await self._undo(ended)
         return count
 
     async def wait(self, id: Any, count: int = 1, timeout: float = 30.0) -> int:
@@ -454,6 +476,11 @@ class _Hold:
         """The connection is closed."""
         if self._go_on in self._entries:
             self._entries.remove(self._go_on)
+
+
+def _often(given: dict[str, Any]) -> dict[str, Any]:
+    """Takes out what says how often it fires."""
+    return {name: given.pop(name) for name in OFTEN if name in given}
 
 
 def _times(count: int) -> str:

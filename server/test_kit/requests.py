@@ -1,8 +1,10 @@
 """Requests of clients as the broker saw them, with its responses: `requests.record`, `mark`, `all`, `stop`.
 
 Nothing is kept until a test asks for it. Then each request that is served is kept, in the order of arrival,
-up to a number and a size; the oldest go first. Requests of a client that has not logged in yet are not seen:
-they are none of the APIs' handlers. A quota's throttle time is put into a response later, and is 0 here.
+up to a number and a size; the oldest go first. `requests.keep` has the last few kept besides, for the report
+of a failed test: only `requests.last` finds these. Requests of a client that has not logged in yet are not
+seen: they are none of the APIs' handlers. A quota's throttle time is put into a response later, and is 0
+here.
 """
 
 from __future__ import annotations
@@ -112,17 +114,18 @@ class _Entry:
 class Recorder:
     """The part of the test kit; it is interposed at all APIs while it records."""
 
-    operations = ("record", "stop", "mark", "all", "follow", "status")
+    operations = ("record", "stop", "mark", "all", "follow", "status", "keep", "last")
 
     def __init__(self, kit: TestKit) -> None:
         self._kit = kit
         self._entries: deque[_Entry] = deque()
+        self._last: deque[_Entry] = deque(maxlen=0)
         self._begun = self._ended = 0
         self._size_bytes = self._dropped = 0
         self._requests_max, self._bytes_max = REQUESTS_MAX, BYTES_MAX
         self._with_records = False
         self._watchers: dict[Callable[[], None], None] = {}
-        self.is_recording = self._is_closed = False
+        self.is_recording = self._is_closed = self._is_interposed = False
 
     # Operations
 
@@ -135,22 +138,31 @@ class Recorder:
             if not isinstance(value, int) or value < 1:
                 raise TestKitError(f"requests.record: {name} is a number from 1 on, not {value!r}")
         self._requests_max, self._bytes_max, self._with_records = requests_max, bytes_max, with_records
-        if not self.is_recording:
-            self.is_recording = True
-            # Before faults: what these answer is also seen.
-            keys = self._kit.server.connections.dispatcher.routes.api_keys
-            self._kit.interposing.put(self, keys, before_others=True)
+        self.is_recording = True
+        self._follow()
         self._drop()
         return self._status()
 
     async def stop(self) -> dict[str, Any]:
         """Keep none any more, and forget those that were kept."""
-        if self.is_recording:
-            self.is_recording = False
-            self._kit.interposing.put(self, ())
+        self.is_recording = False
+        self._follow()
         self._entries.clear()
         self._size_bytes = self._dropped = 0
         return self._status()
+
+    async def keep(self, count: int) -> None:
+        """Keep the last so many besides, whether anybody records or not; 0: none any more."""
+        if not isinstance(count, int) or count < 0:
+            raise TestKitError(f"requests.keep: count is a number from 0 on, not {count!r}")
+        self._last = deque(self._last, maxlen=count)
+        self._follow()
+
+    async def last(self, since: int | None = None) -> list[dict[str, Any]] | None:
+        """The last ones that are kept by `keep`, of those after a mark; None: none are."""
+        if not self._last.maxlen:
+            return None
+        return [entry.value() for entry in self._last if entry.number >= (since or 0)]
 
     async def mark(self) -> int:
         """The number of the next request, for `since`."""
@@ -250,6 +262,17 @@ class Recorder:
 
     # Requests
 
+    def _follow(self) -> None:
+        """Stands before the handlers while requests are kept for anybody."""
+        if not self.is_recording and not self._last.maxlen:
+            if self._is_interposed:
+                self._kit.interposing.put(self, ())
+        elif not self._is_interposed:
+            # Before faults: what these answer is also seen.
+            keys = self._kit.server.connections.dispatcher.routes.api_keys
+            self._kit.interposing.put(self, keys, before_others=True)
+        self._is_interposed = self.is_recording or bool(self._last.maxlen)
+
     def serve(self, api: AnyApi, request: Any, context: RequestContext, proceed: Proceed) -> Any:
         """See `Interposer`."""
         entry = self._begin(api, request, context)
@@ -272,9 +295,11 @@ class Recorder:
         entry = _Entry(self._begun, api.request.__name__.removesuffix("Request"), context)
         self._begun += 1
         entry.request = self._text(request, context.api_version, entry.topics)
-        self._entries.append(entry)
-        self._size_bytes += entry.size_bytes
-        self._drop()
+        self._last.append(entry)
+        if self.is_recording:
+            self._entries.append(entry)
+            self._size_bytes += entry.size_bytes
+            self._drop()
         self._wake()
         # The copy is not a part of the request's time.
         entry.began_ns = time.perf_counter_ns()
@@ -284,11 +309,13 @@ class Recorder:
         entry.duration_ms = round((time.perf_counter_ns() - entry.began_ns) / 1e6, 3)
         entry.outcome, entry.ended = outcome, self._ended
         self._ended += 1
-        if response is not None and self.is_recording and entry.number >= self._oldest:
-            self._size_bytes -= entry.size_bytes
+        is_recorded = bool(self._entries) and entry.number >= self._oldest
+        if response is not None and (is_recorded or entry in self._last):
+            size_bytes = entry.size_bytes
             entry.response = self._text(response, entry.version, entry.topics)
-            self._size_bytes += entry.size_bytes
-            self._drop()
+            if is_recorded:
+                self._size_bytes += entry.size_bytes - size_bytes
+                self._drop()
         self._wake()
 
     def _text(self, message: Any, version: int, topics: set[str]) -> str:

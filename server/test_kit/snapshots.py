@@ -47,7 +47,7 @@ def make(kit: TestKit) -> Snapshots:
 class Snapshots:
     """See the module. Refuses nodes of a cluster, workers, and brokers with several directories."""
 
-    operations: tuple[str, ...] = ("add", "all", "remove", "restore", "save")
+    operations: tuple[str, ...] = ("add", "all", "is_served", "remove", "restore", "save")
 
     def __init__(self, kit: TestKit) -> None:
         self._kit = kit
@@ -58,6 +58,10 @@ class Snapshots:
         self._worker = ThreadPoolExecutor(1, "odradek-snapshots")
         # What the next restore will take, and for which source.
         self._prepared: tuple[str, Future[str]] | None = None
+        # The newest snapshot, with the ends of its logs, and the version of the view since when nothing but
+        # the logs may have changed; None: other data are served.
+        self._newest: tuple[str, Ends] | None = None
+        self._served_since: int | None = None
 
     async def add(self, path: str | None = None, prepares: bool = True) -> dict[str, str]:
         """A snapshot of this moment, in an empty folder of the caller's, or in one that goes with the broker.
@@ -68,7 +72,8 @@ class Snapshots:
         except OSError as error:
             raise _refusal(error) from None
         try:
-            begun = await self._between_works(folder)
+            begun, ends, version = await self._between_works(folder)
+            self._newest, self._served_since = (folder, ends), version
             await self._elsewhere(begun.finish)
         except (OSError, KafkaError) as error:
             files.remove(folder)
@@ -80,6 +85,18 @@ class Snapshots:
         if prepares:
             self._prepare(folder, partial(laid_out, folder, directory, is_snapshot=True))
         return {"id": id_, "path": folder}
+
+    async def is_served(self, path: str) -> bool:
+        """Whether the data are still those of the newest snapshot, in this folder, as far as the broker can
+        tell without a look at its files: nothing was written, and no topic and no setting was changed."""
+        if self._newest is None or self._newest[0] != path:
+            return False
+        if self._served_since != self._server.cluster_view.version:
+            return False
+        ends = self._newest[1]
+        now = _ends(self._server)
+        # A log that was not opened since the start of the broker has not changed.
+        return now.keys() == ends.keys() and all(one in (None, ends[key]) for key, one in now.items())
 
     async def all(self) -> list[dict[str, str]]:
         """All that have no folder of a caller's."""
@@ -110,8 +127,11 @@ class Snapshots:
         lay_out = partial(laid_out, source, directory, is_snapshot=is_snapshot)
         try:
             folder = await self._laid_out(source, lay_out)
+            self._served_since = None
             try:
                 await self._server.serve_other_data(partial(self._exchange, directory, folder))
+                if self._newest is not None and self._newest[0] == source:
+                    self._served_since = self._server.cluster_view.version
                 if is_snapshot:
                     self._prepare(source, lay_out)
             finally:
@@ -175,14 +195,15 @@ class Snapshots:
             raise TestKitError("snapshots are for a broker with one data directory, and this one has several")
         return config.metadata_directory
 
-    async def _between_works(self, folder: str) -> files.Begun:
-        """Begins when no retention or compaction is under way, at the end of a turn."""
+    async def _between_works(self, folder: str) -> tuple[files.Begun, Ends, int]:
+        """Begins when no retention or compaction is under way, at the end of a turn. Also gives the ends of
+        the logs, and the version of the view, in that moment."""
         schedule, store = self._server.schedule, self._server.store
-        begun: asyncio.Future[files.Begun] = schedule.loop.create_future()
+        begun: asyncio.Future[tuple[files.Begun, Ends, int]] = schedule.loop.create_future()
 
-        def beginning() -> Generator[None, None, files.Begun]:
+        def beginning() -> Generator[None, None, tuple[files.Begun, Ends, int]]:
             schedule.turn.end()
-            return files.begin(store, folder)
+            return files.begin(store, folder), _ends(self._server), self._server.cluster_view.version
             yield
 
         def unless_done(settle: Any, value: Any) -> None:
@@ -193,6 +214,20 @@ class Snapshots:
             beginning(), partial(unless_done, begun.set_result), partial(unless_done, begun.set_exception)
         )
         return await begun
+
+
+Ends = dict[tuple[str, int], tuple[int, int] | None]
+"""First and next offset of each log; None: it was not opened since the start of the broker."""
+
+
+def _ends(server: Tested) -> Ends:
+    places = server.store.places.by_key
+    return {
+        key: None
+        if place.partition is None
+        else (place.partition.log_start_offset, place.partition.log_end_offset)
+        for key, place in places.items()
+    }
 
 
 def laid_out(source: str, directory: str, *, is_snapshot: bool = False) -> str:

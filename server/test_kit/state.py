@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.coordinator.cluster.view import NO_LEADER
 from odradek.server.test_kit.kit import TestKitError
 from odradek.wire.errors import KafkaError
 from odradek.wire.record_layout import CONTROL
@@ -164,10 +165,12 @@ class GroupLag:
         machine = machine_of(server, group_id)
         self.has_group = machine is not None
         self.by_partition: dict[tuple[str, int], int] = {}
+        self.topics: list[str] = []
         if machine is None:
             return
         topics = {topic} if topic is not None else _topics_of(server, machine, group_id)
-        for name in sorted(topics):
+        self.topics = sorted(topics)
+        for name in self.topics:
             commits = machine.offsets.of_topic(group_id, name)
             for index, log in logs_of(server, name).items():
                 commit = commits.get(index)
@@ -182,6 +185,35 @@ class GroupLag:
 def _topics_of(server: Tested, machine: GroupMachine, group_id: str) -> set[str]:
     owned = {name for name, _ in machine.owned(machine.groups[group_id], server.cluster_view)}
     return owned | set(machine.offsets.of_group(group_id))
+
+
+# Clusters
+
+
+def refuse_remote_coordinator(server: Tested, topic: str, key: str) -> None:
+    """TestKitError: another node coordinates the group or the transactional id, by the partition of an
+    internal topic."""
+    view = server.cluster_view
+    internal = view.topic(topic)
+    if internal is None:
+        return
+    leader = view.leader_of(topic, partition_for(key, len(internal.partitions)))
+    if leader not in (NO_LEADER, server.node_id):
+        raise TestKitError(
+            f"node {leader} coordinates {key!r}, and this is node {server.node_id}: ask that one"
+        )
+
+
+def refuse_remote_replicas(server: Tested, topic: str, partition: int | None) -> None:
+    """TestKitError: a partition of the topic, or this one, has no replica on this node."""
+    view = server.cluster_view.topic(topic)
+    for one in () if view is None else view.partitions:
+        if partition in (None, one.index) and server.node_id not in one.replicas:
+            nodes = ", ".join(map(str, one.replicas))
+            raise TestKitError(
+                f"{topic}-{one.index} has its replicas on the nodes {nodes}, and this is node "
+                f"{server.node_id}: ask one of those, with a partition where none has all of them"
+            )
 
 
 # Transactions

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
+    from typing import Any
 
     from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.view import ClusterView
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from odradek.server.network.connections import Connections
     from odradek.server.network.listeners import Listener
     from odradek.storage.directories.store import LogStore
+    from odradek.wire.schema import Message
 
 
 class Tested(Protocol):
@@ -39,6 +42,11 @@ class Tested(Protocol):
     def clock(self) -> Clock: ...
     @property
     def connections(self) -> Connections: ...
+
+    @property
+    def ask_controllers(self) -> Callable[[Message], Future[Any]] | None: ...
+    @property
+    def node_id(self) -> int: ...
 
     async def serve_other_data(self, exchange: Callable[[], object]) -> None:
         """See `BrokerServer.serve_other_data`."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from odradek.config.near_names import did_you_mean
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.server.test_kit.kit import TestKitError
 from odradek.server.test_kit.state import (
     GroupLag,
@@ -21,6 +22,8 @@ from odradek.server.test_kit.state import (
     logs_of,
     machine_of,
     member_ids,
+    refuse_remote_coordinator,
+    refuse_remote_replicas,
     transaction_state,
 )
 from odradek.wire.errors import KafkaError
@@ -168,7 +171,7 @@ class Waits:
 
 
 class Condition(ABC):
-    """Something to wait for. On the event loop."""
+    """Something to wait for. On the event loop. A look raises TestKitError: this node cannot know it."""
 
     found: Any = None
     """The value for who waits, after a look that was true."""
@@ -249,6 +252,7 @@ class _Records(_WithLogs):
         return {index: log for index, log in logs.items() if self._partition in (None, index)}
 
     def look(self) -> bool:
+        refuse_remote_replicas(self._server, self._topic, self._partition)
         logs = self._logs()
         self._seen = {}
         for index, log in logs.items():
@@ -285,6 +289,7 @@ class _Group(Condition):
         return f"it is {group.state_name} with {len(ids) or 'no members'}{shown}"
 
     def look(self) -> bool:
+        refuse_remote_coordinator(self._server, OFFSETS_TOPIC, self._group_id)
         machine = machine_of(self._server, self._group_id)
         state, ids = ABSENT, list[str]()
         if machine is not None:
@@ -320,7 +325,10 @@ class _Lag(_WithLogs):
         return () if self._topic is None else logs_of(self._server, self._topic).values()
 
     def look(self) -> bool:
+        refuse_remote_coordinator(self._server, OFFSETS_TOPIC, self._group_id)
         self._seen = GroupLag(self._server, self._group_id, self._topic)
+        for topic in self._seen.topics:
+            refuse_remote_replicas(self._server, topic, None)
         self.found = self._seen.total
         return bool(self._seen.by_partition) and self.found <= self._at_most
 
@@ -342,6 +350,7 @@ class _Transaction(Condition):
         return f"it is {self.found}"
 
     def look(self) -> bool:
+        refuse_remote_coordinator(self._server, TRANSACTIONS_TOPIC, self._transactional_id)
         self.found = transaction_state(self._server, self._transactional_id)
         if self._state == ENDED:
             return self.found in ("CompleteCommit", "CompleteAbort")

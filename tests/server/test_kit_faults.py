@@ -372,6 +372,8 @@ def test_each_api_that_only_reads_is_one_that_is_served():
         ({"api": "Produce", "delay_ms": 1, "times": 0}, "times is a number from 1 on"),
         ({"api": "Produce", "delay_ms": 1, "probability": 2}, "probability is more than 0"),
         ({"api": "Heartbeat", "leader_moved": True}, "leader_moved is for Produce, Fetch"),
+        ({"api": "Produce", "coordinator_moved": True}, "coordinator_moved is for JoinGroup, SyncGroup"),
+        ({"error": "NONE", "coordinator_moved": True}, "coordinator_moved is an error by itself"),
     ],
 )
 def test_a_fault_that_can_never_fire_is_refused_in_a_sentence(broker, arguments, sentence):
@@ -446,3 +448,17 @@ def test_requests_are_remembered_but_for_the_time_of_a_fault(broker, names):
         with broker.faults.add("Produce", topic="another", error="KAFKA_STORAGE_ERROR"):
             assert remembered(client) == 0
         assert remembered(client) > 0
+
+
+def test_a_leader_and_a_coordinator_of_a_broker_alone_have_moved_in_its_responses(broker, names):
+    apis = {api_name(api.request.api_key): api for api, _ in each_api()}
+    with broker.faults.add(leader_moved=True, topic="orders", times=1):
+        api = apis["Produce"]
+        found = ask(broker, api, api.versions[-1], names)
+        assert ErrorCode.NOT_LEADER_OR_FOLLOWER in errors_of(api.response)(found)
+    for name, kind, key in (("OffsetCommit", "group", "shop"), ("EndTxn", "transactional_id", "payments")):
+        api = apis[name]
+        with broker.faults.add(coordinator_moved=True, **{kind: key}) as fault:
+            found = ask(broker, api, api.versions[-1], names)
+            assert ErrorCode.NOT_COORDINATOR in errors_of(api.response)(found)
+            assert fault.fired == 1

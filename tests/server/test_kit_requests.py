@@ -309,3 +309,35 @@ def test_recording_ends_with_its_context(threaded):
 
 def test_the_default_bounds_are_those_of_the_documents():
     assert (part.REQUESTS_MAX, part.BYTES_MAX) == (10_000, 64 * 1024 * 1024)
+
+
+def test_the_last_requests_are_kept_beside_the_record_and_only_found_there(broker):
+    assert broker.call_kit("requests.last", {}) is None
+    broker.call_kit("requests.keep", {"count": 3})
+    with RawClient(broker.port) as client:
+        create(client, "kept")
+        for number in range(4):
+            client.ask(produce_request("kept", b"%d" % number), 8)
+    last = broker.call_kit("requests.last", {})
+    assert [(one["api"], one["outcome"], one["topics"]) for one in last] == [
+        ("Produce", "answered", ["kept"])
+    ] * 3
+    assert [one["number"] for one in last] == [2, 3, 4]
+    assert broker.call_kit("requests.last", {"since": 4}) == last[2:]
+    assert not broker.requests.is_recording
+    with pytest.raises(TestKitError, match="no requests are recorded"):
+        broker.requests()
+    broker.requests.record(requests_max=1)
+    with RawClient(broker.port) as client:
+        for number in range(2):
+            client.ask(produce_request("kept", b"%d" % number), 8)
+    assert [one.number for one in broker.requests()] == [6]
+    assert [one["number"] for one in broker.call_kit("requests.last", {})] == [4, 5, 6]
+    broker.requests.stop()
+    with RawClient(broker.port) as client:
+        client.ask(produce_request("kept", b"more"), 8)
+    assert [one["number"] for one in broker.call_kit("requests.last", {})] == [5, 6, 7]
+    broker.call_kit("requests.keep", {"count": 0})
+    assert broker.call_kit("requests.last", {}) is None
+    with pytest.raises(TestKitError, match="count is a number from 0 on, not -1"):
+        broker.call_kit("requests.keep", {"count": -1})

@@ -27,6 +27,11 @@ from odradek.embedding.free_port import free_port
 from odradek.server.test_kit.kit import TestKitError
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.client.topics import ask, create_topic, delete_topic, produce
 from tests.raw_client import RawClient
 
@@ -481,6 +486,46 @@ def test_a_restore_ends_an_advance_that_is_under_way():
         advancing.join(PATIENCE_S)
         assert failures == ["clock.advance: the broker has stopped, or was restored, meanwhile"]
         assert abs(broker.clock.now_ms - time.time() * 1000) < PATIENCE_S * 1000
+
+
+def alter(broker, topic, name, value):
+    config = AlterableConfig(name=name, config_operation=0, value=value)
+    resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=[config])
+    with connected(broker) as cluster:
+        ask(cluster, ANY_NODE, IncrementalAlterConfigsRequest(resources=[resource]))
+
+
+def is_served(broker, snapshot):
+    return broker.call_kit("snapshots.is_served", {"path": snapshot.path})
+
+
+def test_the_broker_knows_whether_its_data_are_still_those_of_the_newest_snapshot(in_process):
+    with odradek.Broker(process=in_process) as broker:
+        create(broker, "orders")
+        produce_one = partial(send, broker, "orders", b"v")
+        produce_one()
+        older, snapshot = broker.snapshot(), broker.snapshot()
+        assert not is_served(broker, older), "only of the newest one is it known"
+        changes = {
+            "records": produce_one,
+            "a topic": lambda: create(broker, "new"),
+            "an option": partial(alter, broker, "orders", "retention.ms", "1000000"),
+            "a commit": lambda: commit(broker, 1),
+        }
+        for name, change in changes.items():
+            assert is_served(broker, snapshot), f"before {name}"
+            assert ends(broker, "orders") == [1]
+            assert is_served(broker, snapshot), "a look changes nothing"
+            change()
+            assert not is_served(broker, snapshot), name
+            broker.restore(snapshot)
+        assert is_served(broker, snapshot)
+        broker.restore(older)
+        assert not is_served(broker, snapshot)
+        broker.restore(snapshot)
+        assert is_served(broker, snapshot)
+        broker.restart()
+        assert not is_served(broker, snapshot), "after a start it is not known"
 
 
 def test_a_restore_that_cannot_start_leaves_the_former_data(in_process, tmp_path):

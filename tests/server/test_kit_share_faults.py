@@ -66,7 +66,7 @@ class Member:
         }
 
     def fetch_until_some(self):
-        """What the first response with records has: they may be late, as the group has to be read first."""
+        """The first response with records, which may be late, as the group has to be read first."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             found = self.fetch()

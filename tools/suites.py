@@ -122,7 +122,7 @@ CLIENTS = [
         for d in (
             *("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams"),
             *("transactions", "groups", "benchmarks", "cluster", "security", "monitoring"),
-            *("zookeeper", "share_groups"),
+            *("zookeeper", "share_groups", "test_kit"),
         )
     ),
 ]
@@ -347,6 +347,10 @@ SUITES = {
             for version in ("4.4.0", "3.9.2", "0.10.2.2", "0.8.2.2", *(["2.8.2", "0.9.0.1"] * NIGHTLY))
         ],
     ),
+    # A process for each client library: most of the time is waiting for what does not come.
+    "test-kit": Suite(
+        [pytest("-n", "3", "--dist", "loadgroup", "compat_tests/test_kit")], jars=["kafka-4.4.0"]
+    ),
     # Prometheus reads brokers, then answers what boards and alerts ask.
     "monitoring": Suite([pytest("compat_tests/monitoring")]),
     "check-transactions": Suite(
@@ -404,7 +408,7 @@ SUITES = {
 
 DAY = [
     *("log", "dist", "compat", "reference", "kafka-python", "transactions", "groups", "share"),
-    *("cluster", "security", "zookeeper", "soak", "spark", "spark-newest-briefly"),
+    *("cluster", "security", "zookeeper", "test-kit", "soak", "spark", "spark-newest-briefly"),
 ]
 TIERS = {
     "check": Tier(["check"], seconds_max=90),

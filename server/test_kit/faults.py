@@ -6,6 +6,7 @@ refused as ever if no fault fires.
 
 While a fault is about topics or partitions of Fetch, there are no fetch sessions: each request has to name
 what it fetches. A client that has one is told that it is gone, as when a broker has too many, and asks anew.
+A ShareFetch is for all partitions of its session (`server/test_kit/share_faults.py`).
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from odradek.server.test_kit.other_faults import (
 )
 from odradek.server.test_kit.partial_errors import changed, refuse
 from odradek.server.test_kit.response_fields import set_fields
+from odradek.server.test_kit.share_faults import named_with_session, refuse_partitions
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import api_name
 from odradek.wire.messages.fetch import FetchResponse
@@ -56,10 +58,12 @@ from odradek.wire.schema import Array, Struct, copied_as, fields_of
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.declaration import AnyApi
+    from odradek.apis.share_fetch import ShareFetch
+    from odradek.apis.share_sessions import ShareSessions
     from odradek.server.test_kit.interposing import Proceed
     from odradek.server.test_kit.kit import TestKit
 
-METADATA, FETCH = 3, 1
+METADATA, FETCH, SHARE_FETCH = 3, 1, 78
 FULL_FETCH = -1
 """Session epoch of a fetch without a session."""
 
@@ -300,7 +304,7 @@ class Faults:
             refusal = _without_session(request)
             if refusal is not None:
                 return refusal
-        view, names = self._kit.server.cluster_view, named_in(request)
+        view, names = self._kit.server.cluster_view, self._named_in(request, context)
         for rule in self._of(context.api_key):
             named = names
             place = rule.place(api, context.api_version)
@@ -313,6 +317,16 @@ class Faults:
                 self._tell(rule)
                 return self._carry_out(rule, place, matched, api, request, context, proceed)
         return proceed(request, context)
+
+    def _named_in(self, request: Any, context: RequestContext) -> list[Named]:
+        if context.api_key == SHARE_FETCH:
+            return named_with_session(request, self._share_sessions)
+        return named_in(request)
+
+    @property
+    def _share_sessions(self) -> ShareSessions:
+        handler: ShareFetch = self._kit.interposing.handler(SHARE_FETCH)
+        return handler.parts.sessions
 
     def _of(self, api_key: int) -> list[Rule]:
         return [rule for rule in self._rules() if api_key in rule.api_keys]
@@ -341,6 +355,10 @@ class Faults:
                 return self._after(rule, proceed(request, context) if made is None else made, context)
             if action.error is None:
                 response = proceed(request, context)
+            elif context.api_key == SHARE_FETCH and place.lists:
+                response = refuse_partitions(
+                    request, context, place, matched, action.error, proceed, self._share_sessions
+                )
             else:
                 response = refuse(api, request, context, place, matched, action.error, proceed)
             return self._after(rule, response, context)

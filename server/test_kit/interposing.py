@@ -43,6 +43,10 @@ class Interposing:
         """The declaration of an API that is served."""
         return self._routes.served(api_key).api
 
+    def handler(self, api_key: int) -> Any:
+        """The handler of an API that is served, with nobody before it."""
+        return self._routes.served(api_key).handle
+
     def put(self, interposer: Interposer, api_keys: Collection[int], *, before_others: bool = False) -> None:
         """Lets it see requests of these APIs from now on, and of no others. The first one that was put is the
         first to see a request, unless another one was put `before_others`."""

@@ -30,7 +30,7 @@ from odradek.wire.messages import (
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 from tests.raw_client import RawClient
 
-PATIENCE_S = 20
+PATIENCE_S = 120
 GROUP, TRANSACTION = 0, 1
 """Types of coordinators."""
 GROUP_RESOURCE = 32

@@ -72,8 +72,8 @@ def test_the_clock_says_what_an_advance_adds_and_never_goes_back(running, proces
 
 def test_while_it_is_frozen_no_time_out_fires_however_long_that_is(running):
     broker, client = running(group_min_session_timeout_ms=10)
-    client.sync(joined := client.join(session_ms=50))
     broker.clock.freeze()
+    client.sync(joined := client.join(session_ms=50))
     state = client.group_state()
     until = time.monotonic() + 0.2
     while time.monotonic() < until:

@@ -170,7 +170,7 @@ def test_a_request_without_acks_has_no_response(threaded):
     with RawClient(threaded.port) as client:
         create(client, "t")
         client.send_request(produce_request("t", b"x", acks=0), 9)
-        (seen,) = threaded.wait_for.request(api="Produce", timeout=10)
+        (seen,) = threaded.wait_for.request(api="Produce", timeout=60)
     (seen,) = threaded.requests(api="Produce")
     assert (seen.outcome, seen.response, seen.has_response) == ("none", None, False)
 
@@ -187,7 +187,7 @@ def test_a_request_under_way_waits_and_its_connection_may_close(threaded):
         topics=[FetchTopic(topic="t", partitions=[partition])],
     )
     client.send_request(fetch, 11)
-    (seen,) = threaded.wait_for.request(api="Fetch", timeout=10)
+    (seen,) = threaded.wait_for.request(api="Fetch", timeout=60)
     assert (seen.outcome, seen.response, seen.duration_ms) == ("waiting", None, None)
     client.close()
     # The end of the connection wakes nobody but the record: another connection's request comes after it.
@@ -205,7 +205,7 @@ def test_a_late_response_is_recorded_when_it_comes(threaded):
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
         topics = [FetchTopic(topic="t", partitions=[partition])]
         client.send_request(FetchRequest(max_wait_ms=600_000, min_bytes=1, max_bytes=1000, topics=topics), 11)
-        threaded.wait_for.request(api="Fetch", timeout=10)
+        threaded.wait_for.request(api="Fetch", timeout=60)
         writer.ask(produce_request("t", b"x"), 9)
         _, response = client.receive(FetchRequest, 11)
         assert response.responses[0].partitions[0].high_watermark == 1

@@ -35,7 +35,7 @@ from odradek.wire.messages.incremental_alter_configs import (
 from tests.client.topics import ask, create_topic, delete_topic, produce
 from tests.raw_client import RawClient
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 def connected(broker):
@@ -265,7 +265,10 @@ def test_a_consumer_of_each_client_reconnects_by_itself(in_process):
         broker.restore(snapshot)
         send(broker, "orders", b"two")
         assert next_of_python(python) == b"two"
-        assert next_of_c(c) == b"two"
+        # Nothing is committed: a member whose group is gone with the data begins at the first record again.
+        while (value := next_of_c(c)) == b"one":
+            pass
+        assert value == b"two"
         python.close()
         c.close()
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from compat_tests.kit.working import Working
 
 DEADLINE_SECONDS = 45.0
+PATIENCE_SECONDS = 300.0
+"""A wait for another program that is longer fails: ten times what a quiet machine needs, for a busy one."""
 POLL_SECONDS = 0.1
 FETCH_BYTES = 1 << 20
 """Of each partition at once, as the clients have it by default."""
@@ -154,9 +156,11 @@ class Client(abc.ABC):
 
 
 def wait_until(
-    claim: Callable[[], bool], what: str, members: Iterable[Member] = (), seconds: float = 60
+    claim: Callable[[], bool], what: str, members: Iterable[Member] = (), seconds: float = PATIENCE_SECONDS
 ) -> None:
-    """Returns as soon as `claim` holds; fails with `what` when it still does not after `seconds`."""
+    """Returns as soon as `claim` holds; fails with `what` when it still does not after `PATIENCE_SECONDS`, or
+    `seconds` where that is more."""
+    seconds = max(seconds, PATIENCE_SECONDS)
     deadline = time.monotonic() + seconds
     while not claim():
         for member in members:

@@ -98,7 +98,10 @@ async def serve(opened: Opened, ending: AsyncExitStack, replication: Replication
     _follow_quotas(opened, quotas, connections, ending)
     _open_kafka_07(opened, connections, parts, ending)
     ending.callback(ports.close)
-    ports.serve(connections)
+    if node.config.worker is None:
+        ports.serve(connections)
+    else:
+        _serve_with_all_workers(opened, connections, ending)
     tell_what_is_open(node.config, ports.listeners)
     serving = Serving(
         opened=opened,
@@ -110,6 +113,19 @@ async def serve(opened: Opened, ending: AsyncExitStack, replication: Replication
     )
     _start_background(serving, upkeep, ending)
     return serving
+
+
+def _serve_with_all_workers(opened: Opened, connections: Connections, ending: AsyncExitStack) -> None:
+    from odradek.server.cluster.all_workers import AllWorkers
+
+    config = opened.bound.node.config
+    assert config.worker is not None
+    first_id = config.node_id - config.worker
+    workers = frozenset(range(first_id, first_id + config.values["odradek.workers"]))
+    waiting = AllWorkers(workers, opened.bound.ports, connections)
+    publisher = opened.plane.publisher
+    publisher.subscribe(waiting.view_changed)
+    ending.callback(waiting.begin(publisher.view, opened.schedule.timers))
 
 
 def _new_coordinators(opened: Opened) -> Coordinators:

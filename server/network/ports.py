@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -57,10 +57,14 @@ class Ports:
         """Acceptors of the listeners with TLS, by their names."""
         return {listener.name: listener.tls for listener in self.listeners if listener.tls is not None}
 
-    def serve(self, connections: Door) -> None:
-        """Accepts connections from now on."""
-        while self._waiting:
-            self._acceptors.append(accept(*self._waiting.popleft(), connections))
+    def serve(self, connections: Door, is_wanted: Callable[[Listener], bool] = lambda _: True) -> None:
+        """Accepts connections from now on, at the listeners that are wanted; harmless a second time."""
+        for _ in range(len(self._waiting)):
+            listener, sockets = self._waiting.popleft()
+            if is_wanted(listener):
+                self._acceptors.append(accept(listener, sockets, connections))
+            else:
+                self._waiting.append((listener, sockets))
 
     def duplicates(self) -> dict[str, list[socket.socket]]:
         """The same sockets by the names of listeners, for the caller to close: who connects after `close`

@@ -123,6 +123,17 @@ def test_clients_use_all_workers_and_sigterm_ends_all(start):
             socket.create_connection((host, int(port)))
 
 
+def test_clients_that_wait_for_the_start_find_all_workers(tmp_path):
+    servers = f"127.0.0.1:{free_port()}"
+    workers = Workers(tmp_path, 3, "--listen", servers).begin()
+    try:
+        assert set(make_topic(servers, "early")) == {1, 2, 3}
+        until(lambda: workers.ready, bool)
+        assert set(leaders(servers, "early")) == {1, 2, 3}
+    finally:
+        workers.stop()
+
+
 @pytest.mark.parametrize("index", [2, 0], ids=["a_worker", "the_controller"])
 def test_a_worker_that_is_killed_loses_nothing_and_is_back(start, index):
     workers = start(3)

@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 import odradek
 from tests.kit.pages import block_with, blocks
 
@@ -18,6 +20,7 @@ PYTHON_PATH = os.pathsep.join([PARENT, os.environ.get("PYTHONPATH", "")])
 SECONDS_MAX = 300
 
 
+@pytest.mark.deep
 def test_the_stories_of_the_page_pass(pytester, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", PYTHON_PATH)
     # The other plugins of this environment take longer to import than a broker to start.

@@ -124,6 +124,7 @@ def logs(directory, topic):
     return {(file.name, file.stat().st_ino) for file in (directory / f"{topic}-0").glob("*.log")}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("preallocate", [False, True])
 def test_links_keep_their_content_through_all_that_a_broker_does(tmp_path, preallocate):
     directory = tmp_path / "data"

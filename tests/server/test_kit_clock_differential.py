@@ -85,6 +85,7 @@ def files(broker):
     )
 
 
+@pytest.mark.deep
 def test_a_broker_that_was_advanced_is_as_one_that_has_waited(brokers):
     waits, advances = brokers
     with Client(waits.port) as of_waits, Client(advances.port) as of_advances:

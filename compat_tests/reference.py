@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Protocol
 
 from compat_tests.class_data import class_data
+from compat_tests.clients import PATIENCE_SECONDS
 from compat_tests.kit.java import SMALL_JVM, compiled, java_version
 from compat_tests.kit.tool_server import ToolServers
 from odradek.embedding.apache_kafka import KafkaPrograms, format_directory
@@ -324,7 +325,7 @@ def kafka_tool(
     *arguments: str,
     version: str = CURRENT,
     stdin: str | bytes | None = None,
-    timeout_seconds: float = 60,
+    timeout_seconds: float = PATIENCE_SECONDS,
     check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
     """Runs one of Kafka's Java programs to its end, in a resident virtual machine; its output is text.

@@ -440,6 +440,11 @@ class Controller(_Member):
         super().__init__(cluster, node_id, process)
         self._port = port
 
+    @property
+    def bootstrap_controllers(self) -> str:
+        """HOST:PORT, for `--bootstrap-controller` of tools."""
+        return f"{HOST}:{self._port}"
+
     def use(self, kafka: KafkaPrograms, config: Path) -> None:
         """Kafka's programs, with which it starts from now on."""
         jvm = (*CONTROLLER_JVM, "-Dlog4j2.level=WARN")

@@ -44,9 +44,11 @@ class BrokerProcess:
         return self._process.pid if self.is_running and self._process is not None else None
 
     def start(self, port: int, timeout_s: float) -> int:
-        command = [sys.executable, "-m", "odradek", "serve", "--data-dir", str(self._data_dir)]
+        command = [sys.executable, "-m", "odradek", "serve"]
+        # An argument would replace what an option says, such as listeners with TLS and SASL.
+        if self._settings.get("log.dirs", self._settings.get("log.dir")) is None:
+            command += ["--data-dir", str(self._data_dir)]
         if self._settings.get("listeners") is None:
-            # The argument would replace them, and what they say of TLS and SASL.
             command += ["--listen", address_of(self._host, port)]
         if not self._has_workers:
             self.kit = KitSocket()

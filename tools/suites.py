@@ -408,7 +408,7 @@ SUITES = {
 
 DAY = [
     *("log", "dist", "compat", "reference", "kafka-python", "transactions", "groups", "share"),
-    *("cluster", "security", "zookeeper", "test-kit", "soak", "spark", "spark-newest-briefly"),
+    *("cluster", "security", "zookeeper", "soak", "spark", "spark-newest-briefly"),
 ]
 TIERS = {
     "check": Tier(["check"], seconds_max=90),
@@ -420,7 +420,7 @@ TIERS = {
     "nightly": Tier(
         [
             *("check", "node", "coverage", *DAY),
-            *("cluster-own", "compat-on-kafka", "commands-on-kafka-3.9", "kafka-python-on-kafka"),
+            *("cluster-own", "test-kit", "compat-on-kafka", "commands-on-kafka-3.9", "kafka-python-on-kafka"),
             *("transactions-on-kafka",),
             *("groups-on-kafka", "share-on-kafka", "polyglot", "streams", "monitoring", "benchmarks"),
             *("long-soak", "spark-3.5", "spark-4.2", "spark-4.3", "spark-newest", "spark-on-kafka"),

@@ -274,3 +274,10 @@ def test_the_health_check_tells_a_broker_from_none():
     with odradek.Broker() as broker:
         command = [sys.executable, "-m", "odradek.server.process.health", broker.bootstrap_servers]
         assert subprocess.run(command, env=with_our_package()).returncode == 0
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_directories_that_an_option_names_are_used(tmp_path, process):
+    with odradek.Broker(process=process, log_dirs=f"{tmp_path / 'a'},{tmp_path / 'b'}"):
+        assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
+        assert (tmp_path / "a" / "meta.properties").exists()

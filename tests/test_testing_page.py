@@ -108,7 +108,7 @@ def test_each_link_to_a_heading_leads_to_one():
 
 
 def anchors(page):
-    """As GitHub makes them of headings."""
+    """Anchors of headings, as GitHub makes them."""
     return {
         re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-")
         for heading in HEADING.findall(page.read_text())

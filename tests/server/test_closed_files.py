@@ -76,7 +76,7 @@ def closed(directory):
 
 
 def closed_in(folder):
-    """Those of one folder, which the broker goes on to change: a file may go while it is looked at."""
+    """Files of one folder, which the broker goes on to change: one may go while it is looked at."""
     while True:
         try:
             names = closed_names(os.listdir(folder), lambda name: (folder / name).stat().st_size)

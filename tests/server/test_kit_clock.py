@@ -421,7 +421,8 @@ def test_a_long_poll_ends_by_real_time_also_while_the_clock_is_frozen(running):
     broker.clock.freeze()
     begun = time.monotonic()
     assert client.records(wait_ms=100) == []
-    assert 0.1 <= time.monotonic() - begun < PATIENCE_S
+    # A timer of the loop may come a millisecond early.
+    assert 0.095 <= time.monotonic() - begun < PATIENCE_S
 
 
 # Order

@@ -2,8 +2,8 @@
 
 A broker with workers is one broker for its clients. Whoever connects while it starts would find the first
 worker alone, and what is created then, the topic of committed offsets for one, would be led by that worker
-alone for ever. So clients wait in the backlog of the sockets, which the parent has bound: some hundredths of
-a second at a start. The workers serve each other at once.
+alone for ever. So clients wait in the backlog of the sockets, which the parent has bound. The workers serve
+each other at once.
 """
 
 from __future__ import annotations

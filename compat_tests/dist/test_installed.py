@@ -61,7 +61,9 @@ async def main(directory):
     partition.log.roll(wall_clock_ms())
     partition.flush()
     upkeep, timers = WorkQueue(loop), Timers(loop)
-    driver = LogCleaner(store.cleaner, store.disk, upkeep, timers, wall_clock_ms, CleanerOptions())
+    driver = LogCleaner(
+        store.cleaner, store.disk, upkeep, timers, timers, wall_clock_ms, CleanerOptions()
+    )
     driver.start()
     deadline = time.monotonic() + 30
     while store.checkpointing.first_dirty_of(partition) != 2 and time.monotonic() < deadline:

@@ -120,8 +120,8 @@ class SeekPlan:
 
 
 def plan_seek(cluster: Cluster, group: str, where: str, topics: Sequence[str] | None) -> SeekPlan:
-    """The moves to `where`, which is as the help says; `topics` are TOPIC or TOPIC:PARTITION, None: all with a
-    commit. ClientError for a group that has members, and for a text that is not understood."""
+    """The moves to `where`, which is as the help says; `topics` are TOPIC or TOPIC:PARTITION, None: all with
+    a commit. ClientError for a group that has members, and for a text that is not understood."""
     return _planned(cluster, group, _destination(where), topics)
 
 

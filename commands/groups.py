@@ -254,14 +254,19 @@ def _dead_letters(cluster: Cluster, group: GroupDescription) -> str:
 
 
 def partition_rows(
-    cluster: Cluster, groups: Sequence[GroupDescription], offsets: Mapping[str, Offsets]
+    cluster: Cluster,
+    groups: Sequence[GroupDescription],
+    offsets: Mapping[str, Offsets],
+    *,
+    has_times: bool = True,
 ) -> list[list[dict[str, Any]]]:
-    """Rows of each group, with the keys of `odradek groups describe`."""
+    """Rows of each group, with the keys of `odradek groups describe`. Without `has_times` no record is read,
+    and `lag_seconds` is None."""
     owners = [_owners(group.members) for group in groups]
     every = {key for of in offsets.values() for key in of} | {key for of in owners for key in of}
     bounds = partition_bounds(cluster, every)
     places = {(key, offset) for of in offsets.values() for key, offset in of.items()}
-    seconds = seconds_behind(cluster, places, bounds, _now_ms())
+    seconds = seconds_behind(cluster, places, bounds, _now_ms()) if has_times else {}
     found = []
     for group, owner_of in zip(groups, owners, strict=True):
         rows = []

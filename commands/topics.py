@@ -263,9 +263,7 @@ def record_rates(
 ) -> dict[TopicPartition, float]:
     """Records a second of the last minute, by their times."""
     begun = cluster.list_offsets(dict.fromkeys(bounds, _now_ms() - 1000 * RATE_S))
-    return {
-        key: (end - begun[key]) / RATE_S if begun[key] >= 0 else 0.0 for key, (_, end) in bounds.items()
-    }
+    return {key: (end - begun[key]) / RATE_S if begun[key] >= 0 else 0.0 for key, (_, end) in bounds.items()}
 
 
 def _offsets(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:

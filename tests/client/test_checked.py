@@ -18,7 +18,10 @@ def test_a_request_that_is_refused_by_the_check_is_not_sent():
         if isinstance(request, CreateTopicsRequest):
             raise ClientError("no new topics here")
 
-    with odradek.Broker() as broker, Cluster(ClientSettings(broker.bootstrap_servers, check=check)) as cluster:
+    with (
+        odradek.Broker() as broker,
+        Cluster(ClientSettings(broker.bootstrap_servers, check=check)) as cluster,
+    ):
         with pytest.raises(ClientError, match="no new topics here"):
             create_topic(cluster, "orders", 1, {})
         assert describe_topics(cluster) == ([], [])

@@ -1,5 +1,6 @@
 """The application: `make_app(settings)`, for any ASGI server; `running.py` has one."""
 
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -25,11 +26,13 @@ from odradek.console.visit import Screen, Shared, Visit
 from odradek.console.workers import Slots, Workers
 from odradek.wire.errors import ErrorCode
 
+_log = logging.getLogger("odradek.console")
 FORM_BYTES_MAX = 4 << 20
 """Size of a form at most."""
 FIELDS_MAX = 200
 TAILS_MAX = 8
 COOKIE = "odradek"
+FAULT = "This page has a fault; the log of the console has its trace."
 NO_TOKEN = "Its form does not belong to this session: go back, load the page anew, and send it again."
 
 
@@ -70,6 +73,11 @@ def _endpoint(shared: Shared, screen: Screen) -> Any:
             response = await _shown(screen, visit)
         except ClientDisconnect:
             return PlainTextResponse("", 400)
+        except HTTPException:
+            raise
+        except Exception:
+            _log.exception("The page %s failed", request.url.path)
+            response = visit.page("failure.html", 500, title="A fault of the console", sentence=FAULT)
         if visit.session.is_new:
             _set_cookie(response, request, visit.session)
         return response

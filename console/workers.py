@@ -30,8 +30,8 @@ class Workers:
         not end it: its thread is free when it has returned."""
         if self._taken >= self._places:
             raise Busy("the console is busy with other pages: try again in a moment")
-        self._taken += 1
         future = self._pool.submit(work)
+        self._taken += 1
         future.add_done_callback(self._freeing(asyncio.get_running_loop()))
         return await asyncio.wrap_future(future)
 

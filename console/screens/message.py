@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from starlette.responses import Response
 
 from odradek.client.client_error import ClientError
-from odradek.client.cluster import Cluster
+from odradek.client.cluster import LATEST, Cluster
 from odradek.client.reading import Reader
 from odradek.client.stored_records import StoredBatch, batches_of
 from odradek.commands.record_json import json_lines
@@ -33,6 +33,12 @@ class _Place:
     def read(self, cluster: Cluster) -> StoredBatch:
         """The record alone in its batch. ClientError if it is not there."""
         key = self.topic, self.partition
+        end = cluster.list_offsets({key: LATEST})[key]
+        if self.offset >= end:
+            raise ClientError(
+                f"partition {self.partition} of {self.topic} ends before offset {end}, so it has no record {self.offset}",
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            )
         reader = Reader(cluster, {key: (self.offset, self.offset + 1)}, read_committed=False)
         for fetched in reader:
             for batch in batches_of(fetched):

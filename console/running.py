@@ -17,7 +17,8 @@ from odradek.console.settings import ConsoleSettings
 REQUESTS_MAX = 200
 """At once, waiting ones included; more get 503."""
 KEEP_ALIVE_S = 20
-SHUTDOWN_S = 2
+SHUTDOWN_S = 10
+"""Bound of the wait for pages that are being made; tails end at once."""
 BACKLOG = 128
 
 
@@ -57,8 +58,9 @@ def serve(
 ) -> None:
     """Serves until a signal ends it (SIGINT, SIGTERM). `certificate` and `key` are files in PEM, for https;
     `started` is called when requests are served."""
+    app = make_app(settings)
     config = uvicorn.Config(
-        make_app(settings),
+        app,
         http="h11",
         ws="none",
         lifespan="on",
@@ -72,18 +74,24 @@ def serve(
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )
-    _Server(config, started).run([listening])
+    _Server(config, app.state.shared.tails.end, started).run([listening])
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, started: Callable[[], object] | None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, end_tails: Callable[[], object], started: Callable[[], object] | None
+    ) -> None:
         super().__init__(config)
-        self._tell = started
+        self._end_tails, self._tell = end_tails, started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started and self._tell is not None:
             self._tell()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._end_tails()
+        await super().shutdown(sockets)
 
 
 def _reason(error: Exception) -> str:

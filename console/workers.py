@@ -57,6 +57,12 @@ class Slots:
 
     def __init__(self, most: int) -> None:
         self._left = threading.Semaphore(most)
+        self.is_over = False
+        """Whether those who have a place are to go."""
+
+    def end(self) -> None:
+        """Asks all to go."""
+        self.is_over = True
 
     def take(self) -> bool:
         """False: all are taken."""

@@ -36,7 +36,8 @@ class _Place:
         end = cluster.list_offsets({key: LATEST})[key]
         if self.offset >= end:
             raise ClientError(
-                f"partition {self.partition} of {self.topic} ends before offset {end}, so it has no record {self.offset}",
+                f"partition {self.partition} of {self.topic} ends before offset {end}, "
+                f"so there is no record {self.offset}",
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             )
         reader = Reader(cluster, {key: (self.offset, self.offset + 1)}, read_committed=False)

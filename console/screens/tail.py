@@ -59,7 +59,7 @@ async def _events(visit: Visit, tail: "_Tail") -> AsyncIterator[str]:
     ends = time.monotonic() + TAIL_S_MAX
     try:
         yield "retry: 2000\n\n"
-        while time.monotonic() < ends and not tail.access.is_closed:
+        while time.monotonic() < ends and not tail.access.is_closed and not visit.shared.tails.is_over:
             try:
                 rows, left_out = await visit.shared.tail_workers.run(tail.step)
             except ClientError as error:

@@ -46,11 +46,11 @@ class Listing:
         self.page = min(max(1, _whole(query.get("page", ""), 1)), self.pages)
         self.rows = ordered[(self.page - 1) * page_rows : self.page * page_rows]
 
-    def heading(self, key: str) -> Heading:
-        """The link that sorts by a key, or turns the order of it."""
+    def heading(self, key: str, is_number: bool = False) -> Heading:
+        """The link that sorts by a key, of numbers the largest first, or turns the order of it."""
         assert key in self._keys
         is_current = key == self.sort
-        descends = not self.is_descending if is_current else False
+        descends = not self.is_descending if is_current else is_number
         order = ("descending" if self.is_descending else "ascending") if is_current else "none"
         return Heading(self._url(sort=key, desc=descends, page=None), order)
 

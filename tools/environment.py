@@ -137,6 +137,7 @@ SYSTEM_TOOLS = [
     ("taskset", "taskset", "util-linux"),
     ("openssl", "the command of OpenSSL", "openssl"),
     ("curl", "curl, for the pages of docs/howto", "curl"),
+    ("chromium", "Chromium, for the pages of the console", "chromium"),
 ]
 """Program, what it is, Debian package."""
 NIGHTLY_TOOLS = [

@@ -122,7 +122,7 @@ CLIENTS = [
         for d in (
             *("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams"),
             *("transactions", "groups", "benchmarks", "cluster", "security", "monitoring"),
-            *("zookeeper", "share_groups"),
+            *("zookeeper", "share_groups", "console"),
         )
     ),
 ]
@@ -347,6 +347,8 @@ SUITES = {
             for version in ("4.4.0", "3.9.2", "0.10.2.2", "0.8.2.2", *(["2.8.2", "0.9.0.1"] * NIGHTLY))
         ],
     ),
+    # Chromium shows pages of the console; files share a broker with 1,000 topics.
+    "console": Suite([pytest("compat_tests/console")], python="console"),
     # Prometheus reads brokers, then answers what boards and alerts ask.
     "monitoring": Suite([pytest("compat_tests/monitoring")]),
     "check-transactions": Suite(
@@ -403,7 +405,7 @@ SUITES = {
 }
 
 DAY = [
-    *("log", "dist", "compat", "reference", "kafka-python", "transactions", "groups", "share"),
+    *("log", "dist", "compat", "console", "reference", "kafka-python", "transactions", "groups", "share"),
     *("cluster", "security", "zookeeper", "soak", "spark", "spark-newest-briefly"),
 ]
 TIERS = {

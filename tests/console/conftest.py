@@ -14,11 +14,13 @@ from tests.console.browsers import browser_of
 
 NOW_MS = 1_764_500_000_000
 """Time of the first record."""
+NO_RETENTION = {"log.initial.task.delay.ms": str(30 * 86_400_000)}
+"""Options of a broker whose old records stay as long as tests run."""
 
 
 @pytest.fixture(scope="module")
 def broker():
-    with odradek.Broker(num_partitions=2) as running:
+    with odradek.Broker(num_partitions=2, options=NO_RETENTION) as running:
         yield running
 
 

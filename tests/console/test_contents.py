@@ -118,6 +118,7 @@ def test_rows_are_sorted_with_missing_values_last_and_cut_into_pages():
     assert listing.heading("size").aria_sort == "descending"
     assert listing.heading("size").url == "/list?sort=size&filter=n"
     assert listing.heading("name").url == "/list?sort=name&filter=n"
+    assert listing.heading("name", is_number=True).url == "/list?sort=name&desc=1&filter=n"
     assert listing.url(2) == "/list?sort=size&desc=1&page=2&filter=n"
     last = Listing(rows, "/list", {"sort": "size", "page": "99"}, ("name", "size"))
     assert [row["size"] for row in last.rows[-1:]] == [None]

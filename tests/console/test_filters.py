@@ -69,7 +69,7 @@ def test_a_filter_that_is_not_understood_is_a_sentence(how, text, reason):
 
 
 def test_no_expression_is_slow():
-    """What takes years in Python's own `re`."""
+    """An expression takes years in Python's own `re`."""
     began = time.process_time()
     assert not is_chosen(b"a" * 50_000 + b"!", value="(a+)+$", value_how="re2")
     assert time.process_time() - began < 20

@@ -26,7 +26,7 @@ from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceT
 from odradek.wire.messages import api_keys, api_name
 from tests.client.topics import create_topic, produce
 from tests.console.browsers import HOME, Browser, Page, browser_of, settings_for
-from tests.console.conftest import order
+from tests.console.conftest import NO_RETENTION, order
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 USERS = {"ann": "ann's password", "bob": "bob's password"}
@@ -56,6 +56,7 @@ def secured():
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:ann",
         "connection.failed.authentication.delay.ms": "1",
+        **NO_RETENTION,
     }
     with (
         odradek.Broker(options=options),
@@ -480,7 +481,7 @@ def test_hidden_messages_are_read_by_no_screen(broker, orders):
 
 
 def test_the_check_knows_every_api_that_a_client_may_send():
-    """What is not known to read only is refused: a new API cannot slip through."""
+    """Refuses what is not known to read only: a new API cannot slip through."""
     names = {api_name(key) for key in api_keys()}
     assert names > READING
     changing = (

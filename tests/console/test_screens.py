@@ -20,7 +20,7 @@ from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestP
 from odradek.wire.records import build_batch
 from tests.client.topics import create_topic, produce, produce_batch
 from tests.console.browsers import Page, browser_of
-from tests.console.conftest import NOW_MS, order
+from tests.console.conftest import NO_RETENTION, NOW_MS, order
 
 
 def next_link(page):
@@ -173,7 +173,11 @@ def test_internal_topics_are_read_by_their_fields(browser, orders):
 
 def test_a_message_of_many_megabytes_is_shown_in_part_and_can_be_downloaded(tmp_path):
     size = 40 << 20
-    options = {"message.max.bytes": str(size + 4096), "socket.request.max.bytes": str(2 * size)}
+    options = {
+        "message.max.bytes": str(size + 4096),
+        "socket.request.max.bytes": str(2 * size),
+        **NO_RETENTION,
+    }
     with (
         odradek.Broker(options=options) as broker,
         Cluster(ClientSettings(broker.bootstrap_servers)) as cluster,

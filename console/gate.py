@@ -26,6 +26,8 @@ HEADERS: Final = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
+PATH_CHARACTERS_MAX = 2_000
+"""Longest path; what is long stands in the query."""
 METHODS: Final = ("GET", "HEAD", "POST")
 
 
@@ -55,6 +57,8 @@ class Gate:
                 421,
             )
             await refused(scope, receive, send_with_headers)
+        elif len(scope["path"]) > PATH_CHARACTERS_MAX:
+            await PlainTextResponse("The address is too long.\n", 414)(scope, receive, send_with_headers)
         elif scope["method"] not in METHODS:
             await PlainTextResponse("Only GET and POST.\n", 405)(scope, receive, send_with_headers)
         else:

@@ -155,7 +155,7 @@ def _remembered(visit: Visit, group: str) -> list[Sample]:
     memory = visit.session.memory
     samples = memory.pop(("group", group), None)
     while len(memory) >= GROUPS_REMEMBERED:
-        memory.pop(next(iter(memory)))
+        memory.pop(next(iter(memory)), None)
     found: list[Sample] = samples if isinstance(samples, list) else []
     memory["group", group] = found
     return found

@@ -171,6 +171,11 @@ def test_only_get_and_post_are_served(browser):
         assert browser.client.request(method, "/topics").status_code == 405
 
 
+def test_a_path_is_bounded(browser):
+    assert browser.get("/topics/orders/messages/0/" + "9" * 5000).status_code == 414
+    assert browser.get("/" + "x" * 1900).status_code == 404
+
+
 def test_a_form_is_bounded(browser):
     token = browser.token()
     too_large = {"theme": "x" * FORM_BYTES_MAX}

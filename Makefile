@@ -57,7 +57,7 @@ clean: ## removes what was built inside the checkout (not ./data, not the cache)
 
 links: ## symlinks that make this checkout importable as `odradek` (PYTHONPATH=build/links)
 	@mkdir -p build/links/odradek
-	@for f in wire config storage coordinator apis security client commands server embedding offline; do ln -sfn ../../../$$f build/links/odradek/$$f; done
+	@for f in wire config storage coordinator apis security client console commands server embedding offline; do ln -sfn ../../../$$f build/links/odradek/$$f; done
 	@ln -sfn ../../../spark_integration build/links/odradek/spark
 	@ln -sfn ../../spark_integration/_formats/odradek build/links/pyspark_odradek
 	@ln -sfn ../../spark_integration/_formats/odradek_log build/links/pyspark_odradek_log

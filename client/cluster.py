@@ -282,6 +282,7 @@ class Cluster:
                 secured=self._secured,
                 patience_ms=self.settings.patience_ms,
                 tell=self.settings.tell,
+                check=self.settings.check,
             )
         return connection
 

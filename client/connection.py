@@ -19,7 +19,7 @@ from odradek.client.client_error import ClientError, Disconnected, Mismatch
 from odradek.client.patience import TOLD_AFTER_S
 from odradek.client.probing import first_response, login_wanted, mismatch, server_of
 from odradek.client.secured import Secured, reason_of
-from odradek.client.settings import Tell
+from odradek.client.settings import Check, Tell
 from odradek.config.config_error import ConfigError
 from odradek.security.client_security import ClientSecurity
 from odradek.wire.errors import ErrorCode, MalformedMessage
@@ -74,9 +74,11 @@ class Connection:
         secured: Secured | None = None,
         patience_ms: int | None = None,
         tell: Tell | None = None,
+        check: Check | None = None,
     ) -> None:
         """`patience_ms` bounds what the connection waits for until it is made, if that is less than
-        `timeout_ms`; `tell` gets a sentence if that takes more than a second."""
+        `timeout_ms`; `tell` gets a sentence if that takes more than a second. `check` is that of
+        `ClientSettings`."""
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._host, self._port = host, port
         self._is_proven = False
@@ -85,6 +87,7 @@ class Connection:
         self.renew_at: float | None = None
         """When the session is to be renewed; None: it has no end."""
         self._client_id = client_id
+        self._check = check
         self._timeout_s = min(timeout_ms, patience_ms or timeout_ms) / 1000
         self._response_bytes_max = response_bytes_max
         self._waiting: deque[Pending] = deque()
@@ -180,6 +183,8 @@ class Connection:
 
     def send(self, request: Message, version: int, *, is_answered: bool = True) -> Pending:
         """Sends a request. A Produce with acks=0 has no response, and must not be received."""
+        if self._check is not None:
+            self._check(request)
         if self.renew_at is not None and time.monotonic() >= self.renew_at:
             self._renew()
         return self._send(request, version, is_answered)

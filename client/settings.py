@@ -8,6 +8,7 @@ from typing import Any, Self
 from odradek.client.client_error import ClientError
 from odradek.config.config_error import ConfigError
 from odradek.security.client_security import ClientSecurity, is_security_option
+from odradek.wire.schema import Message
 
 _FIELD_OF_OPTION = {
     "bootstrap.servers": "bootstrap_servers",
@@ -20,6 +21,7 @@ CLIENT_OPTIONS = frozenset(_FIELD_OF_OPTION)
 """Options of `ClientSettings.from_options`, without those of security."""
 DEFAULT_PORT = 9092
 Tell = Callable[[str], None]
+Check = Callable[[Message], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,9 @@ class ClientSettings:
     """Before the names of options in messages."""
     tell: Tell | None = field(default=None, compare=False)
     """Called with a sentence after a second of waiting for brokers; None: nobody reads it."""
+    check: Check | None = field(default=None, compare=False)
+    """Called with each request before it is sent, except those with which a connection begins; what it raises
+    keeps the request from being sent."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], prefix: str = "") -> Self:

@@ -89,6 +89,7 @@ COMMANDS = {
         Command("doctor", "why does my client not connect?", "doctor", tells_failures=True),
         Command("produce", "write lines, or lines of JSON, into a topic", "produce", tells_failures=True),
         Command("consume", "print the records of topics", "consume", tells_failures=True),
+        Command("console", "a web console for a browser", "console", tells_failures=True),
         Command(
             "trace",
             "requests of clients, as a broker with a test API saw them",

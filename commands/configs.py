@@ -44,7 +44,7 @@ exit status: 0, or 1 when something could not be done (a sentence says what)."""
 
 _KINDS = {kind.name.lower().replace("_", "-"): kind for kind in ResourceKind}
 _NAME = Column("name", whole=True)
-_SOURCES = {
+SOURCES = {
     "DYNAMIC_TOPIC_CONFIG": "topic",
     "DYNAMIC_GROUP_CONFIG": "group",
     "DYNAMIC_CLIENT_METRICS_CONFIG": "client metrics",
@@ -55,7 +55,7 @@ _SOURCES = {
     "DEFAULT_CONFIG": "default",
 }
 """For people: Kafka's names take half of a line."""
-_SOURCE = Column("source", text=lambda source: _SOURCES.get(source, source))
+_SOURCE = Column("source", text=lambda source: SOURCES.get(source, source))
 _CHANGED = [
     Column("resource"),
     _NAME,
@@ -199,7 +199,7 @@ def _altered(
     for resource in _resources(cluster, options.resource):
         try:
             before = {one.name: one for one in admin.describe_configs(cluster, resource)}
-            _refuse_unknown(resource, before, changes)
+            refuse_unknown(resource, before, changes)
             _refuse_secrets(before, changes, secrets)
             admin.alter_configs(cluster, resource, changes, only_validate=options.dry_run)
         except Unreachable:
@@ -212,7 +212,7 @@ def _altered(
     return failed(refused)
 
 
-def _refuse_unknown(resource: Resource, before: dict[str, Config], changes: Sequence[Change]) -> None:
+def refuse_unknown(resource: Resource, before: dict[str, Config], changes: Sequence[Change]) -> None:
     """Brokers take an unknown name to unset for done. Of the defaults of all brokers they only tell what is
     set."""
     for one in changes:
@@ -238,12 +238,12 @@ def _changed(resource: Resource, before: Config | None, change: Change, is_secre
         "resource": str(resource),
         "name": change.name,
         "value_before": before.value if before is not None else None,
-        "value": None if hidden else _value_after(resource, before, change),
+        "value": None if hidden else value_after(resource, before, change),
         "sensitive": hidden,
     }
 
 
-def _value_after(resource: Resource, before: Config | None, change: Change) -> str | None:
+def value_after(resource: Resource, before: Config | None, change: Change) -> str | None:
     """Computed: a broker may learn of the change only after its response."""
     if change.operation == Operation.SET:
         return change.value
@@ -277,10 +277,11 @@ def _own_source(resource: Resource) -> ConfigSource:
 
 def _resources(cluster: Cluster, text: str) -> list[Resource]:
     """ClientError for a text that is no resource, and for a topic that is not there."""
-    return _matching_topics(cluster, _resource(text))
+    return _matching_topics(cluster, parse_resource(text))
 
 
-def _resource(text: str) -> Resource:
+def parse_resource(text: str) -> Resource:
+    """The resource of a text as the help has it, of one name. ClientError."""
     word, colon, name = text.partition(":")
     if word in _KINDS and (name or (word == "broker" and not colon)):
         return Resource(_KINDS[word], name)

@@ -8,6 +8,7 @@ import argparse
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from odradek.client import group_offsets
@@ -61,31 +62,10 @@ def existing_groups(cluster: Cluster, patterns: Sequence[str]) -> tuple[list[Lis
 
 def seek(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     """Moves the commits of a group, and shows them before and after."""
-    place = _destination(options.to)
-    is_share, before = _offsets_at_rest(cluster, options.group, options.topics)
-    chosen = _chosen(cluster, options.topics, before)
-    bounds = partition_bounds(cluster, chosen)
-    after, refused = _moved(cluster, options.group, place, chosen, before, bounds)
-    if after and not options.dry_run:
-        if is_share:
-            refused += alter_share_offsets(cluster, options.group, after)
-        else:
-            group_offsets.commit(cluster, options.group, {key: (offset, "") for key, offset in after.items()})
-    kept = {one.name for one in refused}
-    rows = [
-        {
-            "group": options.group,
-            "topic": key[0],
-            "partition": key[1],
-            "committed_offset_before": before.get(key),
-            "committed_offset": offset,
-            "start_offset": bounds[key][0],
-            "end_offset": bounds[key][1],
-            "lag": lag_of(offset, bounds[key]),
-        }
-        for key, offset in sorted(after.items())
-        if f"{key[0]}-{key[1]}" not in kept
-    ]
+    place = _destination(options.to, "--to ")
+    plan = _planned(cluster, options.group, place, options.topics)
+    if not options.dry_run:
+        plan.carry_out(cluster)
     columns = [
         Column("topic"),
         Column("partition", right=True),
@@ -95,11 +75,65 @@ def seek(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
         Column("end_offset", "end", True),
         Column("lag", right=True),
     ]
-    output.rows(columns, rows, f"group {options.group} has no commits")
-    return failed(refused)
+    output.rows(columns, plan.rows(), f"group {options.group} has no commits")
+    return failed(plan.refused)
 
 
-def _destination(text: str) -> Place:
+@dataclass(slots=True)
+class SeekPlan:
+    """Moves of the commits of a group without members; nothing is done before `carry_out`."""
+
+    group: str
+    is_share: bool
+    before: Offsets
+    after: Offsets
+    bounds: Mapping[TopicPartition, Bounds]
+    refused: Outcome
+
+    def carry_out(self, cluster: Cluster) -> None:
+        """Moves the commits; what is refused is in `refused` then. ClientError if all is refused."""
+        if not self.after:
+            return
+        if self.is_share:
+            self.refused += alter_share_offsets(cluster, self.group, self.after)
+        else:
+            moved = {key: (offset, "") for key, offset in self.after.items()}
+            group_offsets.commit(cluster, self.group, moved)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows of what is not refused, with the keys of `odradek groups seek`."""
+        kept = {one.name for one in self.refused}
+        return [
+            {
+                "group": self.group,
+                "topic": key[0],
+                "partition": key[1],
+                "committed_offset_before": self.before.get(key),
+                "committed_offset": offset,
+                "start_offset": self.bounds[key][0],
+                "end_offset": self.bounds[key][1],
+                "lag": lag_of(offset, self.bounds[key]),
+            }
+            for key, offset in sorted(self.after.items())
+            if f"{key[0]}-{key[1]}" not in kept
+        ]
+
+
+def plan_seek(cluster: Cluster, group: str, where: str, topics: Sequence[str] | None) -> SeekPlan:
+    """The moves to `where`, which is as the help says; `topics` are TOPIC or TOPIC:PARTITION, None: all with
+    a commit. ClientError for a group that has members, and for a text that is not understood."""
+    return _planned(cluster, group, _destination(where), topics)
+
+
+def _planned(cluster: Cluster, group: str, place: Place, topics: Sequence[str] | None) -> SeekPlan:
+    is_share, before = _offsets_at_rest(cluster, group, topics)
+    chosen = _chosen(cluster, topics, before)
+    bounds = partition_bounds(cluster, chosen)
+    after, refused = _moved(cluster, group, place, chosen, before, bounds)
+    return SeekPlan(group, is_share, before, after, bounds, refused)
+
+
+def _destination(text: str, option: str = "") -> Place:
     """ "after_start" and "before_end" mean from the present commit on here."""
     try:
         found = parse_range([text], None, time.time_ns() // 1_000_000)
@@ -107,7 +141,7 @@ def _destination(text: str) -> Place:
         found = None
     if found is None or found.end is not None or found.start.kind == "stored":
         raise ClientError(
-            f"--to {text} is not understood: start, end, an offset, +10 or -10 from the present commit, "
+            f"{option}{text} is not understood: start, end, an offset, +10 or -10 from the present commit, "
             "-1h, 2026-11-27T09:00 or @1764230400000"
         )
     return found.start

@@ -153,7 +153,7 @@ def _list(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     bounds = partition_bounds(cluster, {key for of in offsets.values() for key in of})
     for row, one in zip(rows, found, strict=True):
         row["partitions"] = len(offsets[one.group])
-        row["lag"] = _sum(lag_of(offset, bounds.get(key)) for key, offset in offsets[one.group].items())
+        row["lag"] = sum_known(lag_of(offset, bounds.get(key)) for key, offset in offsets[one.group].items())
     if options.lagging is not None:
         rows = [row for row in rows if row["lag"] is not None and row["lag"] >= least]
     rows.sort(key=lambda row: -1 if row["lag"] is None else row["lag"], reverse=True)
@@ -177,7 +177,7 @@ def _chosen(listed: Sequence[ListedGroup], options: argparse.Namespace) -> list[
     ]
 
 
-def _sum(lags: Iterable[int | None]) -> int | None:
+def sum_known(lags: Iterable[int | None]) -> int | None:
     """Sum of the known lags; None if none is known."""
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known else None
@@ -212,7 +212,7 @@ def _show_partitions(
     groups, refused = describe_groups(cluster, listed)
     # The ends are read after the commits: no group can be past them by the order of the questions.
     offsets, not_read = offsets_of_groups(cluster, listed)
-    rows = _partition_rows(cluster, groups, offsets)
+    rows = partition_rows(cluster, groups, offsets)
     columns = [
         Column("topic"),
         Column("partition", "part", True),
@@ -235,7 +235,7 @@ def _show_partitions(
 
 
 def _heading(group: GroupDescription, rows: Sequence[Mapping[str, Any]]) -> str:
-    lag = _sum(row["lag"] for row in rows)
+    lag = sum_known(row["lag"] for row in rows)
     seconds = [row["lag_seconds"] for row in rows if row["lag_seconds"] is not None]
     text = f"{group.group}: {group.state}, {group.type}, {quantity(len(group.members), 'member')}"
     text += f", lag {lag:,}" if lag is not None else ", no commits"
@@ -253,15 +253,20 @@ def _dead_letters(cluster: Cluster, group: GroupDescription) -> str:
     return "".join(f", dead letters go to {one.value}" for one in found if one.value)
 
 
-def _partition_rows(
-    cluster: Cluster, groups: Sequence[GroupDescription], offsets: Mapping[str, Offsets]
+def partition_rows(
+    cluster: Cluster,
+    groups: Sequence[GroupDescription],
+    offsets: Mapping[str, Offsets],
+    *,
+    has_times: bool = True,
 ) -> list[list[dict[str, Any]]]:
-    """Rows of each group."""
+    """Rows of each group, with the keys of `odradek groups describe`. Without `has_times` no record is read,
+    and `lag_seconds` is None."""
     owners = [_owners(group.members) for group in groups]
     every = {key for of in offsets.values() for key in of} | {key for of in owners for key in of}
     bounds = partition_bounds(cluster, every)
     places = {(key, offset) for of in offsets.values() for key, offset in of.items()}
-    seconds = seconds_behind(cluster, places, bounds, _now_ms())
+    seconds = seconds_behind(cluster, places, bounds, _now_ms()) if has_times else {}
     found = []
     for group, owner_of in zip(groups, owners, strict=True):
         rows = []

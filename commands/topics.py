@@ -3,7 +3,7 @@
 import argparse
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from odradek.client.admin import topics as admin
@@ -145,7 +145,19 @@ def _list(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
         found = [topic for topic in found if not topic.is_internal]
     names = set(matching((topic.name for topic in found), options.topics))
     found = [topic for topic in found if topic.name in names]
-    rows = [
+    rows = topic_rows(found)
+    columns = [Column("topic"), Column("partitions", right=True), Column("replicas", right=True)]
+    if options.sizes:
+        bounds = offset_bounds(cluster, led(found))
+        add_sizes(rows, found, bounds, admin.log_sizes(cluster))
+        columns += [_RECORDS, _SIZE]
+    output.rows(columns, rows, "no topics")
+    return 0
+
+
+def topic_rows(found: Sequence[TopicDescription]) -> list[dict[str, Any]]:
+    """Rows of `odradek topics list`."""
+    return [
         {
             "topic": topic.name,
             "partitions": len(topic.partitions),
@@ -154,22 +166,29 @@ def _list(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
         }
         for topic in found
     ]
-    columns = [Column("topic"), Column("partitions", right=True), Column("replicas", right=True)]
-    if options.sizes:
-        bounds = offset_bounds(cluster, _led(found))
-        sizes = admin.log_sizes(cluster)
-        for row, topic in zip(rows, found, strict=True):
-            keys = [(topic.name, one.partition) for one in topic.partitions]
-            row["records"] = sum(bounds[key][1] - bounds[key][0] for key in keys if key in bounds)
-            row["size_bytes"] = sum(sizes.get(key, 0) for key in keys)
-        columns += [_RECORDS, _SIZE]
-    output.rows(columns, rows, "no topics")
-    return 0
+
+
+def add_sizes(
+    rows: Sequence[dict[str, Any]],
+    found: Sequence[TopicDescription],
+    bounds: Mapping[TopicPartition, tuple[int, int]],
+    sizes: Mapping[TopicPartition, int],
+) -> None:
+    """Adds records and bytes on disk to the rows of these topics; None where no partition's is known."""
+    for row, topic in zip(rows, found, strict=True):
+        keys = [(topic.name, one.partition) for one in topic.partitions]
+        row["records"] = _sum(bounds[key][1] - bounds[key][0] for key in keys if key in bounds)
+        row["size_bytes"] = _sum(sizes[key] for key in keys if key in sizes)
+
+
+def _sum(known: Iterable[int]) -> int | None:
+    numbers = list(known)
+    return sum(numbers) if numbers else None
 
 
 def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     found, refused = _existing(cluster, options.topics)
-    bounds = offset_bounds(cluster, _led(found))
+    bounds = offset_bounds(cluster, led(found))
     partitions = [(topic.name, one.partition) for topic in found for one in topic.partitions]
     sizes = admin.log_sizes(cluster, partitions)
     columns = [
@@ -216,7 +235,7 @@ def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
     return failed(refused)
 
 
-def _led(topics: Sequence[TopicDescription]) -> list[TopicPartition]:
+def led(topics: Sequence[TopicDescription]) -> list[TopicPartition]:
     """Partitions with a leader: nobody knows the offsets of the others."""
     return [(topic.name, one.partition) for topic in topics for one in topic.partitions if one.leader >= 0]
 
@@ -226,17 +245,25 @@ def _times(
 ) -> dict[TopicPartition, dict[str, Any]]:
     """Times of records, set by their writers or by the append (message.timestamp.type), and their rate."""
     newest = cluster.list_offsets(dict.fromkeys(bounds, NEWEST))
-    begun = cluster.list_offsets(dict.fromkeys(bounds, _now_ms() - 1000 * RATE_S))
+    rates = record_rates(cluster, bounds)
     first = first_times(cluster, ((key, start) for key, (start, _) in bounds.items()), bounds)
     last = first_times(cluster, ((key, offset) for key, offset in newest.items() if offset >= 0), bounds)
     return {
         key: {
             "oldest_time_ms": first.get(key),
             "newest_time_ms": last.get(key),
-            "records_per_second": (end - begun[key]) / RATE_S if begun[key] >= 0 else 0.0,
+            "records_per_second": rates[key],
         }
-        for key, (_, end) in bounds.items()
+        for key in bounds
     }
+
+
+def record_rates(
+    cluster: Cluster, bounds: Mapping[TopicPartition, tuple[int, int]]
+) -> dict[TopicPartition, float]:
+    """Records a second of the last minute, by their times."""
+    begun = cluster.list_offsets(dict.fromkeys(bounds, _now_ms() - 1000 * RATE_S))
+    return {key: (end - begun[key]) / RATE_S if begun[key] >= 0 else 0.0 for key, (_, end) in bounds.items()}
 
 
 def _offsets(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
@@ -421,15 +448,15 @@ def _partitions(cluster: Cluster, texts: Sequence[str]) -> tuple[list[TopicParti
     ]
     names = set(matching(known, whole)) if whole else set()
     wanted = {key for key in there if key in single or key[0] in names}
-    led = wanted.intersection(_led(described))
+    present = wanted.intersection(led(described))
     refused += [
         Refused(
             f"{topic}:{number}",
             ClientError(f"partition {number} of topic {topic} has no leader at the moment"),
         )
-        for topic, number in sorted(wanted - led)
+        for topic, number in sorted(wanted - present)
     ]
-    return sorted(led), refused
+    return sorted(present), refused
 
 
 def _config(text: str) -> tuple[str, str]:

@@ -20,6 +20,7 @@ FOLDERS = (
     "embedding",
     "offline",
     "client",
+    "console",
     "commands",
     "spark_integration",
 )

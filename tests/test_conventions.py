@@ -88,6 +88,7 @@ DOCSTRINGS_WITH_OPENERS = {
     "embedding": 0,
     "offline": 0,
     "client": 0,
+    "console": 0,
     "commands": 0,
     "spark_integration": 0,
     "tools": 1,

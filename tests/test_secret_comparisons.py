@@ -10,7 +10,7 @@ import pytest
 from tests.kit.collecting import collected
 
 ROOT = pathlib.Path(__file__).parent.parent
-FOLDERS = ("apis", "config", "coordinator", "security", "server", "spark_integration", "wire")
+FOLDERS = ("apis", "config", "console", "coordinator", "security", "server", "spark_integration", "wire")
 SECRET = re.compile(
     r"(^|_)(password|passwords|proof|secret|secrets|hmac|signature|stored_key|server_key|client_key|salted|"
     r"passphrase|token_hmac)$"

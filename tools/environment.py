@@ -10,8 +10,8 @@ no C compiler, PyPI's `ziglang` is one.
                                                            makes several at once, prints the seconds of each;
                                                            what needs a missing JDK or Maven is left out
     python tools/environment.py venv NAME                  prints the folder of a virtual environment:
-                                                           serve, test, spark, spark-3.5, spark-4.2,
-                                                           spark-4.3, spark-newest
+                                                           serve, test, console, spark, spark-3.5,
+                                                           spark-4.2, spark-4.3, spark-newest
     python tools/environment.py jars kafka-4.4.0 ...       prints the folders of jars (`all` for every one)
     python tools/environment.py source kafka-python        prints the folder of an unpacked source package
     python tools/environment.py check                      names the system tools that are missing
@@ -57,7 +57,8 @@ alone, fresh, settle = maven_jars.alone, maven_jars.fresh, maven_jars.settle
 
 EXTRAS = {
     "serve": "",
-    "test": "[clients,testing,test]",  # and kerberos, where its headers are
+    "test": "[clients,console,testing,test]",  # and kerberos, where its headers are
+    "console": "[browser,clients,console,testing,test]",
     "spark": "[spark,clients,test]",
     "spark-3.5": "[clients,test]",
     "spark-4.2": "[spark,clients,test]",
@@ -138,6 +139,7 @@ SYSTEM_TOOLS = [
     ("taskset", "taskset", "util-linux"),
     ("openssl", "the command of OpenSSL", "openssl"),
     ("curl", "curl, for the pages of docs/howto", "curl"),
+    ("chromium", "Chromium, for the pages of the console", "chromium"),
 ]
 """Program, what it is, Debian package."""
 NIGHTLY_TOOLS = [

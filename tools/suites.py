@@ -122,7 +122,7 @@ CLIENTS = [
         for d in (
             *("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams"),
             *("transactions", "groups", "benchmarks", "cluster", "security", "monitoring"),
-            *("zookeeper", "share_groups", "test_kit"),
+            *("zookeeper", "share_groups", "test_kit", "console"),
         )
     ),
 ]
@@ -351,6 +351,8 @@ SUITES = {
     "test-kit": Suite(
         [pytest("-n", "3", "--dist", "loadgroup", "compat_tests/test_kit")], jars=["kafka-4.4.0"]
     ),
+    # Chromium shows pages of the console; files share a broker with 1,000 topics.
+    "console": Suite([pytest("compat_tests/console")], python="console"),
     # Prometheus reads brokers, then answers what boards and alerts ask.
     "monitoring": Suite([pytest("compat_tests/monitoring")]),
     "check-transactions": Suite(
@@ -407,7 +409,7 @@ SUITES = {
 }
 
 DAY = [
-    *("log", "dist", "compat", "reference", "kafka-python", "transactions", "groups", "share"),
+    *("log", "dist", "compat", "console", "reference", "kafka-python", "transactions", "groups", "share"),
     *("cluster", "security", "zookeeper", "soak", "spark", "spark-newest-briefly"),
 ]
 TIERS = {

@@ -63,11 +63,19 @@ def test_a_wheel_has_every_module_of_the_checkout_and_nothing_else_of_python(whe
     assert {name for name in wheel.namelist() if name.endswith(".py")} == modules_of_checkout()
 
 
-def test_beside_modules_a_wheel_has_the_type_marker_the_licence_and_its_metadata(
+def files_of_console() -> set[str]:
+    """Templates, style sheet and script."""
+    folder = CHECKOUT / FOLDERS["odradek.console"]
+    found = {path for part in ("templates", "static") for path in (folder / part).iterdir()}
+    assert len(found) > 10
+    return {f"odradek/console/{path.relative_to(folder).as_posix()}" for path in found}
+
+
+def test_beside_modules_a_wheel_has_the_type_marker_the_console_the_licence_and_its_metadata(
     wheel: zipfile.ZipFile,
 ) -> None:
     others = {name for name in wheel.namelist() if not name.endswith((".py", ".pyi", ".so", "/"))}
-    assert others == {"odradek/py.typed"} | {
+    assert others == {"odradek/py.typed"} | files_of_console() | {
         f"{METADATA}/{name}"
         for name in ("METADATA", "WHEEL", "RECORD", "top_level.txt", "entry_points.txt", "licenses/LICENSE")
     }
@@ -107,5 +115,6 @@ def test_the_sdist_has_every_source_and_no_generated_file(dists: Dists) -> None:
         for path in (CHECKOUT / folder).rglob("*"):
             if path.suffix in (".py", ".pyi", ".pyx", ".pxi", ".h", ".typed"):
                 assert str(path.relative_to(CHECKOUT)) in names
+    assert {name.removeprefix("odradek/") for name in files_of_console()} <= names
     assert {"LICENSE", "README.md", "pyproject.toml", "setup.py", "docs/configuration.md"} <= names
     assert not {name for name in names if name.endswith((".so", ".c", ".pyc")) or name.startswith("tests")}

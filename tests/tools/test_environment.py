@@ -19,6 +19,7 @@ TOLD = {
     "taskset": "missing: taskset (Debian: apt-get install util-linux)",
     "openssl": "missing: the command of OpenSSL (Debian: apt-get install openssl)",
     "curl": "missing: curl, for the pages of docs/howto (Debian: apt-get install curl)",
+    "chromium": "missing: Chromium, for the pages of the console (Debian: apt-get install chromium)",
 }
 TOLD_BY_NIGHT = {
     "krb5-config": "missing: the headers of Kerberos (Debian: apt-get install libkrb5-dev)",
@@ -69,7 +70,11 @@ def run(tmp_path):
 
 def test_everything_that_is_missing_is_named_with_its_package(run):
     assert run("check") == (1, "", list(TOLD.values()))
-    assert run("missing-packages") == (0, "openjdk-17-jdk-headless maven util-linux openssl curl\n", [])
+    assert run("missing-packages") == (
+        0,
+        "openjdk-17-jdk-headless maven util-linux openssl curl chromium\n",
+        [],
+    )
 
 
 def test_node_is_that_of_the_system_or_that_of_pypi(monkeypatch, tmp_path):

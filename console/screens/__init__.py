@@ -1,0 +1,1 @@
+"""Screens of the console, a module each; `all_screens.py` lists them."""

@@ -70,14 +70,25 @@ def closed(directory):
     """Hashes by (path, inode) of all files that nothing may change any more."""
     found = {}
     for folder in directory.iterdir():
-        if not folder.is_dir() or folder.name == METADATA:
-            continue
-        names = closed_names(os.listdir(folder), lambda name, at=folder: (at / name).stat().st_size)
-        for name in names:
-            content = (folder / name).read_bytes()
-            inode = (folder / name).stat().st_ino
-            found[f"{folder.name}/{name}", inode] = hashlib.sha256(content).hexdigest()
+        if folder.is_dir() and folder.name != METADATA:
+            found.update(closed_in(folder))
     return found
+
+
+def closed_in(folder):
+    """Those of one folder, which the broker goes on to change: a file may go while it is looked at."""
+    while True:
+        try:
+            names = closed_names(os.listdir(folder), lambda name: (folder / name).stat().st_size)
+            return {
+                (f"{folder.name}/{name}", (folder / name).stat().st_ino): hashlib.sha256(
+                    (folder / name).read_bytes()
+                ).hexdigest()
+                for name in names
+            }
+        except FileNotFoundError:
+            if not folder.exists():
+                return {}
 
 
 class Life:

@@ -48,7 +48,7 @@ from odradek.apis.quotas import ClientQuotas
 from odradek.apis.replicas import FetchingReplica
 from odradek.storage.log.partition import READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED
 from odradek.wire.acl_types import CLUSTER_NAME, Operation, ResourceType
-from odradek.wire.errors import KafkaError
+from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ _ISOLATIONS = (READ_UNCOMMITTED, READ_COMMITTED)
 class Fetch:
     """The handler. `max_bytes` is `fetch.max.bytes`, the limit of one response."""
 
-    __slots__ = ("_leadership", "_max_bytes", "_quotas", "_reads", "_timers", "sessions")
+    __slots__ = ("_quotas", "_reads", "_timers", "leadership", "max_bytes", "sessions")
 
     def __init__(
         self,
@@ -84,12 +84,12 @@ class Fetch:
         max_bytes: int,
         quotas: ClientQuotas | None = None,
     ) -> None:
-        self._leadership = leadership
+        self.leadership = leadership
         self._quotas = quotas or ClientQuotas()
         self._timers = timers
         self._reads = reads
         self.sessions = sessions
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
 
     def __call__(self, request: FetchRequest, context: RequestContext) -> FetchResponse | Waiting:
         if request.isolation_level not in _ISOLATIONS:
@@ -98,14 +98,14 @@ class Fetch:
         if sum([len(topic.partitions) for topic in request.topics]) > OPENED_AT_ONCE_MAX:
             partitions = self._named(request, context.api_version)
             handle = partial(self._handle, request, context)
-            response = opened_first(self._leadership, self._reads, context, partitions, handle)
+            response = opened_first(self.leadership, self._reads, context, partitions, handle)
             if response is not None:
                 return response
         return self._handle(request, context)
 
     def _named(self, request: FetchRequest, version: int) -> Iterator[tuple[str, int]]:
         """The request's partitions, without unknown topic ids."""
-        names = self._leadership.view.topic_names
+        names = self.leadership.view.topic_names
         for topic in request.topics:
             name = topic.topic if version < FIRST_VERSION_WITH_IDS else names.get(topic.topic_id)
             if name is not None:
@@ -116,10 +116,20 @@ class Fetch:
             plan, builder = self._plan(request, context)
         except KafkaError as error:
             return FetchResponse(error_code=error.code, session_id=NO_SESSION)
-        attempt = FetchAttempt(self._leadership, plan)
-        outcomes = builder.measured(partial(attempt.run, is_first=True))
+        return self._attempted(plan, builder, partial(failure, request, context.api_version), context)
+
+    def _attempted(
+        self,
+        plan: FetchPlan[FetchedPartition],
+        builder: FetchResponseBuilder,
+        fail: Callable[[], FetchResponse],
+        context: RequestContext,
+        *,
+        is_first: bool = True,
+    ) -> FetchResponse | Waiting:
+        attempt = FetchAttempt(self.leadership, plan)
+        outcomes = builder.measured(partial(attempt.run, is_first=is_first))
         if outcomes is None:
-            fail = partial(failure, request, context.api_version)
             is_of_replica = plan.replica is not None
             return PendingFetch(
                 attempt, builder, plan.max_wait_ms, self._timers, self._reads, fail, is_of_replica
@@ -128,6 +138,28 @@ class Fetch:
         if builder.unready:
             return WorkResponse(self._reads, builder.finishing(response), context)
         return response
+
+    def go_on(
+        self,
+        session: FetchSession,
+        replica: FetchingReplica,
+        context: RequestContext,
+        max_bytes: int,
+        wait_ms: int,
+    ) -> FetchResponse | Waiting:
+        """See `in_place.FetchHandler`."""
+        plan = FetchPlan(
+            list(session.partitions.values()), max_bytes, 1, wait_ms, by_topic_id=True, replica=replica
+        )
+        builder = FetchResponseBuilder(
+            self.leadership, self._reads, context, session, True, True, self.sessions
+        )
+        fail = partial(FetchResponse, error_code=ErrorCode.UNKNOWN_SERVER_ERROR, session_id=session.id)
+        try:
+            return self._attempted(plan, builder, fail, context, is_first=False)
+        except Exception:
+            logger.exception("a fetch that was noted in place failed")
+            return fail()
 
     def _plan(
         self, request: FetchRequest, context: RequestContext
@@ -160,15 +192,15 @@ class Fetch:
             is_incremental = session is not None
             partitions = session.partitions if session else requested_partitions(request, uses_topic_ids)
         charge = self._quotas.fetch_charge(context) if replica is None else None
-        replicas = self._leadership.replicas
+        replicas = self.leadership.replicas
         compares = reader_id < CONSUMER_ID
         may_follow = (
             replicas is not None and replica is None and (compares or version >= FIRST_VERSION_FROM_FOLLOWERS)
         )
         selects_by_rack = may_follow and replicas is not None and replicas.selects_by_rack
         max_bytes, min_bytes = request.max_bytes, request.min_bytes
-        if max_bytes > self._max_bytes:
-            max_bytes = self._max_bytes
+        if max_bytes > self.max_bytes:
+            max_bytes = self.max_bytes
         if charge is not None:
             # A longer response would have to wait each time, and never come.
             max_bytes = int(min(max_bytes, charge.bytes_max))
@@ -190,8 +222,10 @@ class Fetch:
             request.rack_id if selects_by_rack else "",
             refused,
         )
+        if replica is not None and replicas is not None and session is not None and not refused:
+            replicas.serve_in_place(self, session, replica, context)
         builder = FetchResponseBuilder(
-            *(self._leadership, self._reads, context, session, is_incremental, replica is not None),
+            *(self.leadership, self._reads, context, session, is_incremental, replica is not None),
             self.sessions,
             charge,
         )
@@ -212,7 +246,7 @@ class Fetch:
             return partitions, []
         names: list[str | None]
         if uses_topic_ids:
-            known = self._leadership.view.topic_names
+            known = self.leadership.view.topic_names
             names = [known.get(one.topic_id, one.name) for one in partitions]
         else:
             names = [one.topic for one in partitions]

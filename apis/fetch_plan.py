@@ -386,7 +386,9 @@ class FetchAttempt(Generic[P]):
         if is_first:
             replicas.fetched(key, replica, offset, planned.log_start_offset, read)
             if isinstance(result, ReadResult):
-                result = replace(result, high_watermark=log.high_watermark)
+                result = replace(
+                    result, high_watermark=log.high_watermark, last_stable_offset=log.last_stable_offset
+                )
         return result
 
     def _is_first_response(self, planned: PlannedPartition) -> bool:

@@ -206,6 +206,16 @@ class FetchSessionCache:
         self._sessions.move_to_end(session.id)
         return session
 
+    def go_on(self, session: FetchSession, now_ms: int) -> bool:
+        """Moves the session to its next epoch, with the partitions that it has. False if it has lost its
+        slot."""
+        if self._sessions.get(session.id) is not session:
+            return False
+        session.epoch = next_epoch(session.epoch)
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session.id)
+        return True
+
     def admit(
         self,
         partitions: dict[PartitionKey, FetchedPartition],

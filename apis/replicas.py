@@ -5,7 +5,7 @@ A node alone has none: whoever fetches as a replica is refused with NOT_LEADER_O
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from odradek.wire.errors import ErrorCode, KafkaError
 
@@ -62,6 +62,11 @@ class Replicas(Protocol):
         read: FollowerRead,
     ) -> None:
         """The replica has all before `fetch_offset`; may move the high watermark and the ISR."""
+
+    def serve_in_place(self, handler: Any, session: Any, replica: FetchingReplica, context: Any) -> None:
+        """The session (`fetch_sessions.FetchSession`) is as a request with that context has left it. Later
+        ones of its connection may be served without their handler (`in_place.FetchHandler`), which is asked
+        again for everything that is unusual."""
 
     def holds_back(self, key: ReplicaKey, replica: FetchingReplica) -> bool:
         """Whether the replica is sent nothing now: it is throttled, out of sync, and the rate of all that are

@@ -86,5 +86,6 @@ class Turn(Protocol):
         """Calls `done` after the commit of this turn, and after what else `until` names.
 
         `done(None)` on success, `done(error)` if nothing was stored, or if it is unknown whether it was
-        flushed. Never called from within `add`; for one partition called in the order of `add`.
+        flushed. Never called from within `add`; for one partition and equal conditions called in the order of
+        `add`.
         """

@@ -13,9 +13,9 @@ Source: `Partition.scala` and `Replica.scala` of Kafka, KIP-497, KIP-841, KIP-90
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from odradek.coordinator.replication._led import FollowerState
 from odradek.coordinator.replication.in_sync import (
     UNKNOWN_BROKER_EPOCH,
     AlteredIsr,
@@ -33,9 +33,6 @@ from odradek.coordinator.replication.values import (
     ReplicaLog,
 )
 from odradek.wire.errors import ErrorCode, KafkaError
-
-NEVER_MS = -(2**62)
-"""Time of a follower that has not been caught up; long before any time of the clock."""
 
 REJECTED = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 """The change was not made, and the partition is as the leader knows it: what is committed holds."""
@@ -99,44 +96,6 @@ class FollowerRead(NamedTuple):
 
     log_end_offset: int
     diverging: DivergingEpoch | None = None
-
-
-@dataclass(slots=True)
-class FollowerState:
-    """State of one follower, by its fetches."""
-
-    log_end_offset: int = UNKNOWN_OFFSET
-    log_start_offset: int = UNKNOWN_OFFSET
-    broker_epoch: int | None = None
-    """-1 of a follower that does not know its own; None: it has not fetched yet."""
-    fetched_ms: int = NEVER_MS
-    leader_end_offset: int = UNKNOWN_OFFSET
-    """The leader's log end at that fetch."""
-    caught_up_ms: int = NEVER_MS
-    """The latest time at which it had all that the leader had."""
-
-    def fetched(
-        self,
-        fetch_offset: int,
-        log_start_offset: int,
-        broker_epoch: int,
-        leader_end_offset: int,
-        now_ms: int,
-    ) -> None:
-        if fetch_offset >= leader_end_offset:
-            self.caught_up_ms = max(self.caught_up_ms, now_ms)
-        elif fetch_offset >= self.leader_end_offset:
-            # It has now what the leader had at its last fetch: so it keeps up, under constant load too.
-            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
-        self.log_end_offset = fetch_offset
-        self.log_start_offset = log_start_offset
-        self.broker_epoch = broker_epoch
-        self.leader_end_offset = max(self.leader_end_offset, leader_end_offset)
-        self.fetched_ms = now_ms
-
-    def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
-        """With an equal log it is, however long ago that was noticed (KAFKA-7152)."""
-        return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_ms_max
 
 
 class LeaderState:
@@ -203,7 +162,7 @@ class LeaderState:
         follower may have been cut. (Kafka keeps the log end there, and may commit what one in sync lacks.)
         Who is in sync is given time to fetch.
         """
-        return FollowerState(caught_up_ms=now_ms if replica_id in view.isr else NEVER_MS)
+        return FollowerState(now_ms) if replica_id in view.isr else FollowerState()
 
     def resign(self, known: Known) -> None:
         """Another leads, or nobody, by a view with these epochs: nothing of this time is left."""

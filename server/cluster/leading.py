@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from odradek.apis.access import ALLOW_ALL
 from odradek.apis.replicas import EpochNotSaved
 from odradek.coordinator.cluster.view import RECOVERING
+from odradek.coordinator.replication._led import LedReplica
 from odradek.coordinator.replication.alter_partition import AlterPartitionQueue, AlterPartitionRequest
 from odradek.coordinator.replication.in_sync import AlteredIsr, AlterIsr
 from odradek.coordinator.replication.read_replica import preferred_read_replica
@@ -21,15 +23,21 @@ from odradek.coordinator.replication.replica_state import (
 )
 from odradek.coordinator.replication.transitions import Known
 from odradek.coordinator.replication.values import BrokerState, ReplicaKey
+from odradek.server.cluster._exchange import FIRST_VERSION_IN_PLACE, Exchange
 from odradek.server.cluster.replica_log import LocalReplicaLog, ReplicationSettings
+from odradek.server.network.connection import Connection
 from odradek.server.network.timers import monotonic_ms
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import alter_partition as wire
 
 if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.fetch_sessions import FetchSession
+    from odradek.apis.in_place import FetchHandler
     from odradek.apis.replicas import FetchingReplica
     from odradek.coordinator.cluster.view import ClusterView, PartitionView
     from odradek.coordinator.replication.replication_quota import ReplicationQuota
+    from odradek.server.network._pipeline import Turn
     from odradek.server.network.timers import Timer, Timers
     from odradek.storage.directories.store import LogStore
     from odradek.storage.log.partition import Partition
@@ -82,9 +90,13 @@ class Leading:
         quota: ReplicationQuota,
         timers: Timers,
         save_epochs: SaveEpochs,
+        turn: Turn | None = None,
     ) -> None:
-        """`quota` is for what followers read here; `save_epochs` writes leader epochs in a worker."""
+        """`quota` is for what followers read here; `save_epochs` writes leader epochs in a worker. Without
+        `turn` no request is served in place."""
         self.leaders: dict[ReplicaKey, LeaderState] = {}
+        self.led: dict[ReplicaKey, LedReplica] = {}
+        """The compiled part of each leader."""
         self.isr_changes = IsrChanges()
         self._settings = settings
         self._store = store
@@ -94,9 +106,10 @@ class Leading:
         altering.tell = self.altered
         self._timers = timers
         self._save_epochs = save_epochs
+        self._turn = turn
         self._unsaved: set[ReplicaKey] = set()
         """Their leader epochs may not be on the disk yet."""
-        self._wakes: dict[ReplicaKey, tuple[Partition, Callable[[], None]]] = {}
+        self._wakes: dict[ReplicaKey, tuple[Partition, _Growth]] = {}
         self._low_watermark_wakes: dict[ReplicaKey, list[Callable[[], None]]] = {}
 
     # Views
@@ -111,6 +124,7 @@ class Leading:
                 key, self._settings.node_id, LocalReplicaLog(partition), self._broker, settings
             )
             self.leaders[key] = leader
+            self.led[key] = LedReplica(leader, partition.appender, self._unsaved, self._quota.is_throttled)
         if view.leader_recovery_state == RECOVERING and view.leader_epoch > leader.leader_epoch:
             logger.warning(
                 "%s-%d: elected uncleanly in epoch %d: what other replicas have from offset %d on is lost",
@@ -125,6 +139,7 @@ class Leading:
         if not is_new:
             self.isr_changes.note(before, leader.in_sync.isr)
         self._watch(key, partition, leader)
+        self.led[key].tell(False)
 
     def known(self, key: ReplicaKey) -> Known | None:
         """The epochs of a partition that is led here; the controller's responses bring new ones."""
@@ -139,6 +154,7 @@ class Leading:
             return
         watched = self._wakes.pop(key, None)
         self._unsaved.discard(key)
+        self.led.pop(key).end()
         self._altering.forget(key)
         if watched is not None:
             partition, wake = watched
@@ -164,21 +180,20 @@ class Leading:
         return BrokerState(broker.epoch, broker.is_fenced, broker.in_controlled_shutdown)
 
     def _watch(self, key: ReplicaKey, partition: Partition, leader: LeaderState) -> None:
-        """Each commit may move the high watermark, where no other replica has to have it."""
-        if key in self._wakes:
-            return
+        if key not in self._wakes:
+            wake = _Growth(self, partition, leader, self.led[key])
+            self._wakes[key] = partition, wake
+            partition.watch(wake, at_log_end=True)
 
-        log = partition.log
-
-        def wake() -> None:
-            nonlocal log
-            if partition.log is not log:
-                log = partition.log
-                self._begin_again(partition, leader)
-            self._apply(leader.appended(monotonic_ms()))
-
-        self._wakes[key] = partition, wake
-        partition.watch(wake, at_log_end=True)
+    def has_grown(self, partition: Partition, leader: LeaderState, led: LedReplica) -> None:
+        """After a commit, where the log begins later, and where it has failed or may be read again."""
+        now_ms = monotonic_ms()
+        high_watermark = led.appended(self._current_view(), now_ms)
+        if high_watermark is None:
+            self._apply(leader.appended(now_ms))
+        elif high_watermark > partition.high_watermark:
+            partition.advance_high_watermark(high_watermark)
+        led.tell(True)
 
     # For the handlers
 
@@ -212,6 +227,28 @@ class Leading:
         )
         if key in self._low_watermark_wakes:
             self._wake_low_watermark(key)
+
+    def serve_in_place(
+        self, handler: FetchHandler, session: FetchSession, replica: FetchingReplica, context: RequestContext
+    ) -> None:
+        """See `apis.replicas.Replicas`."""
+        connection = context.connection
+        if self._turn is None or replica.version < FIRST_VERSION_IN_PLACE:
+            return
+        if not isinstance(connection, Connection):
+            return
+        exchange = connection.requests.exchange
+        if exchange is None or not exchange.is_of(session, replica):
+            parts = (handler, self._find, self._turn, self._timers, monotonic_ms)
+            exchange = Exchange(*parts, session, replica)
+            connection.requests.begin_exchange(exchange)
+        # A view may bring other rules.
+        view = None if context.authorizer is ALLOW_ALL else self._current_view()
+        exchange.renew(context, view)
+
+    def _find(self, key: ReplicaKey) -> tuple[LedReplica, Partition] | None:
+        led = self.led.get(key)
+        return None if led is None else (led, self._wakes[key][0])
 
     def holds_back(self, key: ReplicaKey, replica: FetchingReplica) -> bool:
         """See `apis.replicas.Replicas`."""
@@ -295,6 +332,7 @@ class Leading:
                 continue
             if isinstance(effect, HighWatermark):
                 partition.advance_high_watermark(effect.offset)
+                self.led[effect.key].tell(False)
             else:
                 self._begin_epoch(partition, effect)
 
@@ -309,12 +347,12 @@ class Leading:
             return
         if error is not None:
             logger.warning("%s-%d: its leader epoch is not on the disk yet: %s", *begun.key, error)
-            self._timers.after(LEADER_EPOCH_RETRY_MS, partial(self._begin_again, partition, leader))
+            self._timers.after(LEADER_EPOCH_RETRY_MS, partial(self.begin_again, partition, leader))
             return
         self._unsaved.discard(begun.key)
         partition.appender.high_watermark.wake()
 
-    def _begin_again(self, partition: Partition, leader: LeaderState) -> None:
+    def begin_again(self, partition: Partition, leader: LeaderState) -> None:
         """The disk has not taken the epoch; or the partition is back from a rescan, which has found the
         epochs of batches only."""
         if self.leaders.get(leader.key) is leader:
@@ -330,7 +368,28 @@ class Leading:
                 self.isr_changes.failures += 1
             before = leader.in_sync.isr
             self._apply(leader.altered(change, result, monotonic_ms()))
+            self.led[change.key].tell(False)
             self.isr_changes.note(before, leader.in_sync.isr)
+
+
+class _Growth:
+    """Watches the log of a partition that is led here. Each commit may move the high watermark, where no
+    other replica has to have it."""
+
+    __slots__ = ("_leader", "_leading", "_led", "_log", "_partition")
+
+    def __init__(self, leading: Leading, partition: Partition, leader: LeaderState, led: LedReplica) -> None:
+        self._leading = leading
+        self._partition = partition
+        self._leader = leader
+        self._led = led
+        self._log = partition.log
+
+    def __call__(self) -> None:
+        if self._partition.log is not self._log:
+            self._log = self._partition.log
+            self._leading.begin_again(self._partition, self._leader)
+        self._leading.has_grown(self._partition, self._leader, self._led)
 
 
 class IsrChanges:

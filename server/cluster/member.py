@@ -429,6 +429,7 @@ def replicate(opened: Opened, member: Member, ending: AsyncExitStack) -> Replica
             throttles.leader,
             schedule.timers,
             schedule.turn.flushes.save_epochs,
+            schedule.turn,
         ),
         Following(
             settings,

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from odradek.apis.access import Authorizer
-from odradek.apis.api import Handler
+from odradek.apis.api import Handler, Waiting
 from odradek.apis.declaration import Served
 from odradek.apis.turn import Committable, Timers, Until
 from odradek.coordinator.security.client_meters import QuotaMeters
 from odradek.server.network._clock import Clock
 from odradek.server.network.group_flush import Done, Flushes
+from odradek.wire.schema import Message
 
 BUFFER_BYTES: int
 """The size of a receive buffer until a larger frame arrives."""
@@ -167,6 +168,32 @@ class Owner(Protocol):
     def close_when_answered(self) -> None: ...
     def write_vector(self, parts: Sequence[Any]) -> None: ...
 
+class Slot:
+    """The place of a response in the order of a connection, for an `Exchange`."""
+
+    def respond(self, parts: list[Any]) -> None:
+        """The whole frame, in one or more buffers."""
+    def follow(self, response: Message | Waiting) -> None:
+        """A response of the handler, in place of a frame."""
+
+class Exchange(Protocol):
+    """Serves requests of one kind before their handler is asked."""
+
+    def take(
+        self, content: bytearray, start: int, end: int, version: int, correlation_id: int, now_ms: int
+    ) -> Any:
+        """A request without its header, `content[start:end]`. Returns the buffers of the response; or itself,
+        and waits: `wait` is called next; or None, without any effect, if the handler has to respond."""
+    def wait(self, slot: Slot) -> None:
+        """Where the response goes to."""
+    def cancel(self) -> None:
+        """Nobody waits for the response any more."""
+    def close(self) -> None:
+        """No more requests come."""
+    @property
+    def holds_back(self) -> bool:
+        """See `Waiting`."""
+
 class ReceiveBuffer:
     """The receive buffer of a connection."""
 
@@ -235,7 +262,15 @@ class Requests:
     @property
     def is_gated(self) -> bool:
         """The next request may not begin before the earlier ones are answered."""
+    @property
+    def exchange(self) -> Any:
+        """The fetches of a replica that are served in place (`server/cluster/_exchange.pyi`); None of
+        others."""
     def __init__(self, owner: Owner, dispatcher: Dispatcher, responses: Responses) -> None: ...
+    def begin_exchange(self, exchange: Exchange) -> None:
+        """Fetches go to it first. It is closed when another one begins, or the connection has ended."""
+    def end_exchange(self) -> None:
+        """Fetches go to the handler."""
     def get_buffer(self, sizehint: int) -> memoryview: ...
     def buffer_updated(self, nbytes: int) -> None: ...
     def resume_if_possible(self) -> None: ...

@@ -8,6 +8,7 @@ cdef enum:
     KEY_HEAD_BYTES = 4
     ITEMS_MAX = 100
     REST_NOTHING = 0
+    FETCH = 1
     SASL_HANDSHAKE = 17
     ASK = 1
     APPEND = 2
@@ -108,6 +109,7 @@ cdef class Requests:
     cdef bint _is_expired
     cdef int64_t _session_ends_ns  # as `_began_ns`; 0: never
     cdef public object active_ms
+    cdef readonly object exchange
 
     def __init__(self, owner, Dispatcher dispatcher, Responses responses):
         self.owner = owner
@@ -127,6 +129,7 @@ cdef class Requests:
         self.charges = Charges(self, dispatcher)
         self._session_ends_ns = 0
         self.active_ms = dispatcher.now_ms()
+        self.exchange = None
 
     # The transport's side
 
@@ -276,7 +279,9 @@ cdef class Requests:
                 self._route = None  # making one may fail
                 route = self._route = dispatcher.route(key_and_version)
             if route is not None:
-                if route.learn is None or not self._serve_remembered(route, head, end - buffer.start):
+                if self.exchange is not None and self._serve_exchange(route, head, end - buffer.start):
+                    pass
+                elif route.learn is None or not self._serve_remembered(route, head, end - buffer.start):
                     request, context = self._read(route, head, end - buffer.start)
                     self._handle(route, request, context, head, end - buffer.start)
             elif not self._refuse_route(key_and_version, head):
@@ -402,6 +407,53 @@ cdef class Requests:
         slot.route = route
         slot.request_bytes = size_bytes
         slot.began_ns = self._began_ns
+
+    # The fetches of a replica
+
+    def begin_exchange(self, exchange):
+        self.end_exchange()
+        self.exchange = exchange
+
+    cpdef end_exchange(self):
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.close()
+
+    cdef bint _serve_exchange(self, Route route, const uint8_t *frame, Py_ssize_t size_bytes) except -1:
+        """False, without any effect, if the handler has to answer."""
+        cdef Responses responses = self.responses
+        cdef Py_ssize_t start = self.buffer.start, response_bytes, body
+        cdef Slot slot
+        if route.api_key != FETCH or route.served is not route.own or self.dispatcher.meters is not None:
+            return False
+        body = FRAME_HEAD_BYTES + max(<int16_t> big_endian(frame + FRAME_CLIENT_ID_POSITION, 2), 0)
+        if body >= size_bytes or not route.tags_response or frame[body]:
+            return False
+        response = self.exchange.take(
+            self.buffer.content,
+            start + body + 1,
+            start + size_bytes,
+            route.api_version,
+            <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4),
+            self.active_ms,
+        )
+        if response is None:
+            return False
+        route.from_prefix += 1
+        if response is not self.exchange:
+            response_bytes = _size_of(response)
+            responses.account(route, size_bytes, response_bytes, self._began_ns)
+            responses.put(response, response_bytes)
+            return True
+        slot = Slot.__new__(Slot)
+        self._fill_slot(slot, route, size_bytes)
+        slot.correlation_id = <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
+        slot.count = 1
+        slot.waiting = response
+        slot.size_bytes = size_bytes
+        responses.wait(slot, False)
+        response.wait(slot)
+        return True
 
     # What is remembered
 

@@ -26,6 +26,17 @@ cdef class Slot:
         self.waiting = None
         self.line.settle(self, response)
 
+    def respond(self, list parts not None):
+        self.waiting = None
+        self.line.take_frame(self, parts)
+
+    def follow(self, response):
+        if isinstance(response, _Waiting):
+            self.waiting = response
+            response.on_complete(self.deliver)
+        else:
+            self.deliver(response)
+
 
 cdef class BurstPart:
     """The part of a burst for one partition: the turn calls it when it is committed or has failed."""
@@ -184,6 +195,13 @@ cdef class Submission(Slot):
         return charges._charge_response(self, 0)
 
 
+cdef Py_ssize_t _size_of(list parts) except -1:
+    cdef Py_ssize_t size_bytes = 0
+    for part in parts:
+        size_bytes += len(part)
+    return size_bytes
+
+
 cdef bytes _with_correlation_id(bytes frame, int correlation_id):
     cdef bytes response = PyBytes_FromStringAndSize(PyBytes_AsString(frame), len(frame))
     assert len(frame) >= RESPONSE_HEAD_BYTES
@@ -312,6 +330,16 @@ cdef class Responses:
         self.account(slot.route, slot.request_bytes, slot.size_bytes, slot.began_ns)
         self._touch_if_first(slot)
 
+    cdef take_frame(self, Slot slot, list parts):
+        """A response that is encoded already."""
+        if self._slots is None:
+            return  # the connection has closed
+        self.waiting_bytes -= slot.size_bytes
+        slot.parts = parts
+        slot.size_bytes = _size_of(parts)
+        self.account(slot.route, slot.request_bytes, slot.size_bytes, slot.began_ns)
+        self.complete(slot)
+
     cdef complete(self, Slot slot):
         """The slot is ready."""
         if self._slots is None:
@@ -400,6 +428,7 @@ cdef class Responses:
         self.transport = None
         self.is_closing = True
         self.requests.forget_holds()
+        self.requests.end_exchange()
         slots, self._slots = self._slots, None
         self._newest = None
         for slot in slots or ():

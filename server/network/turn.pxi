@@ -151,6 +151,8 @@ cdef class Turn:
         self._is_ending = was_ending
 
     cdef _commit(self, partition, list waiting):
+        cdef list groups = None
+        cdef _Replicating group = None
         error = None
         try:
             partition.commit()
@@ -161,58 +163,74 @@ cdef class Turn:
             error = _KafkaError(_ErrorCode.KAFKA_STORAGE_ERROR)
         for done, until in waiting:
             try:
-                if until is not _committed and error is None:
-                    self._wait_longer(partition, done, until)
-                else:
+                if until is _committed or error is not None:
                     done(error)
+                elif not until.replicated:
+                    self.flushes.add(partition, done)
+                elif group is not None and (until is group.until or until == group.until):
+                    group.all.append(done)
+                else:
+                    group = _Replicating(self.loop, partition, done, until)
+                    if groups is None:
+                        groups = []
+                    groups.append(group)
             except Exception:
                 _turn_logger.exception("callback after commit failed")
+        if groups is not None:
+            self._wait_for_replicas(partition, groups)
 
-    cdef _wait_longer(self, partition, done, until):
+    cdef _wait_for_replicas(self, partition, list groups):
         """First for the disk, then for the replicas, which fetch what is committed meanwhile."""
-        if until.replicated:
-            done = _Replicating(self.loop, partition, done, until.patience_ms)
-        if until.flushed:
-            self.flushes.add(partition, done)
-        else:
-            done(None)
+        cdef _Replicating group
+        for group in groups:
+            try:
+                if group.until.flushed:
+                    self.flushes.add(partition, group)
+                else:
+                    group(None)
+            except Exception:
+                _turn_logger.exception("waiting after a commit failed")
 
 
 cdef class _Replicating:
-    """Waits for the high watermark once the disk has it, not longer than `patience_ms` if that is not 0."""
+    """All that a turn has staged in a partition with the same conditions: waits for the high watermark once the
+    disk has it, not longer than `patience_ms` if that is not 0."""
 
     cdef object loop
     cdef object partition
     cdef object offset
-    cdef object done
+    cdef object until
+    cdef list all  # called at the end, in this order
     cdef object timer
-    cdef int patience_ms
 
-    def __init__(self, loop, partition, done, int patience_ms):
+    def __init__(self, loop, partition, done, until):
         self.loop = loop
         self.partition = partition
         self.offset = partition.log_end_offset
-        self.done = done
+        self.until = until
+        self.all = [done]
         self.timer = None
-        self.patience_ms = patience_ms
 
     def __call__(self, error):
         if error is not None:
             self.settle(error)
             return
         self.partition.when_high_watermark(self.offset, self.settle)
-        if self.done is not None and self.patience_ms:
-            self.timer = self.loop.call_later(self.patience_ms / 1000, self.expire)
+        if self.all is not None and self.until.patience_ms:
+            self.timer = self.loop.call_later(self.until.patience_ms / 1000, self.expire)
 
     def settle(self, error):
         """Once: whoever has timed out waits no more, and what comes later is of no use."""
-        done, self.done = self.done, None
+        waiting, self.all = self.all, None
         timer, self.timer = self.timer, None
         self.partition = None
         if timer is not None:
             timer.cancel()
-        if done is not None:
-            done(error)
+        for done in waiting or ():
+            try:
+                done(error)
+            except Exception:
+                _turn_logger.exception("callback after replication failed")
 
     def expire(self):
         self.timer = None

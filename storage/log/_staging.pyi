@@ -200,6 +200,9 @@ class AppendBuffer:
         commit."""
     def committed(self) -> None:
         """All staged batches are in the log."""
+    def written_from(self, offset: int, size_bytes_max: int) -> bytes | None:
+        """For the watchers of a commit, while they are called: what it has written, if that begins at
+        `offset` and is not larger. Else None."""
     def write(self, stage: StagedSegment) -> None:
         """Write the staged batches of one segment. Raises `OSError`."""
     def add_hint(self, segment: Any) -> None:
@@ -236,6 +239,8 @@ class HighWatermark:
     def is_watched(self) -> bool: ...
     def watch(self, wake: Callable[[], None], at_log_end: bool) -> None: ...
     def unwatch(self, wake: Callable[[], None]) -> None: ...
+    def start_moved(self) -> None:
+        """The log begins later: those who watch its end are told of that too."""
     def wake(self) -> None:
         """Call all watchers."""
 

@@ -356,6 +356,8 @@ cdef class AppendBuffer:
     cdef public tuple flushed_position
     cdef public int64_t flush_epoch
     cdef readonly ProducerTable producers
+    cdef list _written  # by the commit whose watchers are being called
+    cdef int64_t _written_offset
 
     def __init__(self, int64_t log_end_offset, ProducerTable producers not None, int64_t durable_offset):
         self.log_end_offset = self.next_offset = log_end_offset
@@ -418,7 +420,8 @@ cdef class AppendBuffer:
     cdef _commit(self):
         """Write the staged batches, if the commit is plain."""
         cdef StagedSegment stage = self.stage
-        self._write(stage)
+        self._written = self._write(stage)
+        self._written_offset = self.log_end_offset
         self._add_hint(stage.segment)
         self._apply(stage)
         self._committed()
@@ -432,11 +435,25 @@ cdef class AppendBuffer:
         self.log_end_offset = self.next_offset
         self.producers._commit()
 
+    def written_from(self, int64_t offset, Py_ssize_t size_bytes_max):
+        """The batches from `offset` on, for a watcher of the commit that has written them; else None."""
+        cdef Py_ssize_t size_bytes = 0
+        if self._written is None or offset != self._written_offset:
+            return None
+        for part in self._written:
+            size_bytes += len(part)
+        if size_bytes > size_bytes_max:
+            return None
+        if len(self._written) > 1 or type(self._written[0]) is not bytes:
+            self._written = [b"".join(self._written)]
+        return self._written[0]
+
     def write(self, StagedSegment stage not None):
         """Write the staged batches of one segment. Raises `OSError`."""
         self._write(stage)
 
-    cdef _write(self, StagedSegment stage):
+    cdef list _write(self, StagedSegment stage):
+        """Returns what was written, in the parts of the write."""
         cdef SegmentExtent extent = stage.segment.extent
         cdef int64_t position = extent.size_bytes
         cdef int64_t size_bytes = stage.size_bytes - position
@@ -449,6 +466,7 @@ cdef class AppendBuffer:
         written = file.write(position, parts)
         if written < size_bytes:
             _write_rest(file, position, parts, size_bytes, written)
+        return parts
 
     def add_hint(self, segment):
         """Note the position of the first staged batch, the segment's end, for readers that continue there."""
@@ -572,6 +590,8 @@ cdef class HighWatermark:
             done(None)
         elif self._refusal is not None:
             done(self._refusal)
+        elif not self._waits or <int64_t> self._waits[len(self._waits) - 1][0] <= offset:
+            self._waits.append((offset, done))
         else:
             _insort(self._waits, (offset, done), key=_wanted_offset)
 
@@ -613,6 +633,11 @@ cdef class HighWatermark:
     @property
     def is_watched(self):
         return bool(self._watchers or self._end_watchers)
+
+    def start_moved(self):
+        """The log begins later: those who watch its end are told of that too."""
+        if self._end_watchers:
+            _wake_all(self._end_watchers)
 
     def wake(self):
         """Call all watchers."""
@@ -733,6 +758,7 @@ cdef class Appender:
             high_watermark._advance(self.buffer.log_end_offset)
         if high_watermark._end_watchers:
             _wake_all(high_watermark._end_watchers)
+        self.buffer._written = None
 
     def append_ordinary(
         self, object buffer, Py_ssize_t start, Py_ssize_t end, int64_t now_ms, object verified=None,

@@ -408,7 +408,7 @@ class Partition:
 
     def watch(self, wake: Callable[[], None], *, at_log_end: bool = False) -> None:
         """Call `wake` whenever the high watermark or the last stable offset moves, or with `at_log_end` the
-        end of the log; also when the partition is closed, deleted or offline.
+        end or the start of the log; also when the partition is closed, deleted or offline.
         """
         self.appender.high_watermark.watch(wake, at_log_end)
 

@@ -159,6 +159,7 @@ class Retention:
         assert self._appender.log_start_offset <= offset <= self._appender.high_watermark.offset
         self._appender.log_start_offset = offset
         self._partition.log.leader_epochs.truncate_start(offset)
+        self._appender.high_watermark.start_moved()
 
     def delete_records(self, offset: int) -> int:
         """Move the log start to `offset` (-1: the high watermark); returns the new log start.

@@ -1,7 +1,8 @@
 """Nodes with the machines of replication and a controller, over model logs and an unreliable network.
 
-Every node runs the real `LeaderState`, `ReplicaFetchers` and `AlterPartitionQueue`; the decisions are
-those of `coordinator/controller`. Requests and answers are late, lost, doubled or overtake each other, also
+Every node runs the real `LeaderState`, `LedReplica`, `ReplicaFetchers` and `AlterPartitionQueue`; the
+decisions are those of `coordinator/controller`. Without a `LedReplica` the world is the same by the same
+seed. Requests and answers are late, lost, doubled or overtake each other, also
 in one direction alone; nodes crash and lose what they had not flushed, are paused and wake up believing that
 they lead, their clocks jump, their disks are slow; brokers are fenced, shut down in order, and partitions
 move to other brokers. All by one seed; no real time passes.
@@ -14,11 +15,18 @@ not in order a while after the last trouble. A high watermark that is lower at a
 import random
 from collections import Counter, defaultdict
 
+from odradek.coordinator.replication._led import LedReplica
 from odradek.coordinator.replication.alter_partition import AlterPartitionQueue
 from odradek.coordinator.replication.in_sync import AlterIsr
 from odradek.coordinator.replication.replica_fetcher import BeginAnew, Failed, Truncate
 from odradek.coordinator.replication.replica_fetchers import ReplicaFetchers
-from odradek.coordinator.replication.replica_state import BeginEpoch, HighWatermark, LeaderState
+from odradek.coordinator.replication.replica_state import (
+    BeginEpoch,
+    FollowerRead,
+    HighWatermark,
+    LeaderEffect,
+    LeaderState,
+)
 from odradek.coordinator.replication.transitions import (
     Delete,
     Follow,
@@ -52,6 +60,8 @@ QUIET_MS = 6_000
 CONTROLLER = 0
 """The address of the controller in the network; nodes are numbered from 1."""
 NONE = int(ErrorCode.NONE)
+IN_PLACE = "in place"
+"""Counts looks at a partition that the compiled part has decided."""
 
 
 TOPIC_NAMES = {topic_id_of(topic): topic for topic in ("a", "b")}
@@ -111,8 +121,10 @@ class Weather:
 
 
 class World(Simulation):
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, led: type[LedReplica] | None = LedReplica) -> None:
         super().__init__(seed, now_ms=1_000)
+        self.led = led
+        """The compiled part of leaders; None: all is decided by `LeaderState`."""
         self.blocked: set[tuple[int, int]] = set()
         self.counts: Counter[str] = Counter()
         choose = self.random
@@ -261,6 +273,17 @@ class World(Simulation):
         if offset < log.high_watermark and all(epoch <= last for epoch in self.unclean[key]):
             self.complain(f"{key}: {node.id} cuts at {offset}, below {log.high_watermark}")
 
+    def outcome(self) -> object:
+        """All that has become of the world, whoever has decided it."""
+        counts = self.counts.copy()
+        del counts[IN_PLACE]
+        logs = {
+            (node.id, key): (log.batches, log.log_start_offset, log.high_watermark, log.epochs.entries())
+            for node in self.nodes.values()
+            for key, log in node.disk.items()
+        }
+        return counts, logs, self.committed, self.complaints, self.random.getstate()
+
     # Trouble
 
     def trouble(self) -> None:
@@ -389,12 +412,30 @@ class World(Simulation):
                     self.complain(f"{key}: {node_id} still has a log")
 
 
+class LedLog:
+    """A log as `LedReplica` reads it."""
+
+    def __init__(self, log: ModelLog) -> None:
+        self.buffer = log
+        self.high_watermark = self
+
+    @property
+    def offset(self) -> int:
+        return self.buffer.high_watermark
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.buffer.log_start_offset
+
+
 class Replica:
     """One replica on one node."""
 
     def __init__(self, node: "Node", key, log: ModelLog) -> None:
         self.log = log
         self.leader = LeaderState(key, node.id, log, node.broker, LeaderSettings(node.world.min_isr))
+        led = node.world.led
+        self.led = None if led is None else led(self.leader, LedLog(log), (), lambda key: False)
         self.is_busy = False
         self.held: list = []
         """Views that came while the log was being changed."""
@@ -730,8 +771,17 @@ class Node:
         self.world.counts["produced"] += 1
         if by_all:
             replica.produces.append((batch, epoch))
-        self.carry_out(replica, key, replica.leader.appended(self.now_ms))
+        offset = None if replica.led is None else replica.led.appended(self.image, self.now_ms)
+        if offset is None:
+            self.carry_out(replica, key, replica.leader.appended(self.now_ms))
+        else:
+            self.carry_out(replica, key, self.advanced(replica, key, offset))
         self.wake_polls()
+
+    @staticmethod
+    def advanced(replica: Replica, key, offset: int) -> list[LeaderEffect]:
+        """Effects of what the compiled part has decided."""
+        return [HighWatermark(key, offset)] if offset > replica.log.high_watermark else []
 
     def delete_records(self, key) -> None:
         """As leader for a client, as follower by its own retention."""
@@ -790,11 +840,23 @@ class Node:
         if replica is None:
             data.error_code = int(ErrorCode.UNKNOWN_TOPIC_ID)
             return data
-        leader, log = replica.leader, replica.log
+        leader, log, led = replica.leader, replica.log, replica.led
+        offset, epoch = asked.fetch_offset, asked.current_leader_epoch
+        is_ordinary = led is not None and led.is_ordinary(
+            self.image,
+            follower,
+            broker_epoch,
+            epoch,
+            offset,
+            asked.last_fetched_epoch,
+            asked.log_start_offset,
+        )
         try:
-            read = leader.read_for_follower(
-                follower, asked.current_leader_epoch, asked.fetch_offset, asked.last_fetched_epoch
-            )
+            if is_ordinary:
+                self.world.counts[IN_PLACE] += 1
+                read = FollowerRead(log.log_end_offset)
+            else:
+                read = leader.read_for_follower(follower, epoch, offset, asked.last_fetched_epoch)
             data.high_watermark, data.log_start_offset = log.high_watermark, log.log_start_offset
             if read.diverging is not None:
                 self.world.counts["diverging"] += 1
@@ -806,9 +868,12 @@ class Node:
                 data.records = b"".join(batch.encode() for batch in batches)
                 if len(batches) > 1 and self.world.random.random() < 0.2:
                     data.records = data.records[: -self.world.random.randrange(1, 60)]
-            if notes:
+            if notes and is_ordinary:
+                committed = led.fetched(follower, offset, self.now_ms)
+                self.carry_out(replica, key, self.advanced(replica, key, committed))
+            elif notes:
                 effects = leader.fetched(
-                    follower, asked.fetch_offset, asked.log_start_offset, broker_epoch, read, self.now_ms
+                    follower, offset, asked.log_start_offset, broker_epoch, read, self.now_ms
                 )
                 self.carry_out(replica, key, effects)
         except KafkaError as error:

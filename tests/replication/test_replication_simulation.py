@@ -7,7 +7,8 @@ import pytest
 
 from odradek.coordinator.controller import brokers, in_sync
 from odradek.coordinator.controller.partition_change import PartitionChangeBuilder
-from odradek.coordinator.replication import replica_fetcher, transitions
+from odradek.coordinator.replication import replica_fetcher, replica_state, transitions
+from odradek.coordinator.replication._led import LedReplica
 from odradek.coordinator.replication.alter_partition import AlterPartitionQueue
 from odradek.coordinator.replication.fetch_session import ReplicaFetchSession
 from odradek.coordinator.replication.in_sync import AlteredIsr, InSync
@@ -19,14 +20,16 @@ from odradek.coordinator.replication.replica_state import (
 )
 from odradek.coordinator.replication.transitions import Follow
 from odradek.wire.errors import ErrorCode, KafkaError
+from tests.oracles.follower_state import FollowerState
 from tests.replication import replication_world
 from tests.replication.model_log import ModelLog
-from tests.replication.replication_world import CONTROLLER, World
+from tests.replication.replication_world import CONTROLLER, IN_PLACE, World
 from tests.tiers import NIGHTLY
 
 SEEDS = 10_000 if NIGHTLY else 200
 SEEDS_OF_CHECK = 15
 """By day `make check` plays these, and the suite `log` all."""
+SEEDS_OF_COMPARISON = 5
 SEEDS_OF_A_TEST = 50
 SEARCHED = 500
 
@@ -63,6 +66,29 @@ def test_what_is_committed_stays_and_all_is_whole_after_the_last_trouble(seeds):
     ):
         assert happened[what], what
     assert happened["acknowledged"] > 40 * len(seeds)
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        range(SEEDS_OF_COMPARISON),
+        *(
+            pytest.param(range(first, first + SEEDS_OF_A_TEST), marks=pytest.mark.deep)
+            for first in range(0, SEEDS, SEEDS_OF_A_TEST)
+        ),
+    ],
+)
+def test_the_compiled_leader_leaves_the_same_world_as_the_plain_one(seeds, monkeypatch):
+    in_place = 0
+    for seed in seeds:
+        compiled = World(seed).play()
+        with monkeypatch.context() as patch:
+            patch.setattr(replica_state, "FollowerState", FollowerState)
+            plain = World(seed, led=None).play()
+        assert compiled.outcome() == plain.outcome(), seed
+        assert not plain.counts[IN_PLACE]
+        in_place += compiled.counts[IN_PLACE]
+    assert in_place > 200 * len(seeds)
 
 
 # --- Planted bugs: each undoes one rule ---
@@ -545,7 +571,7 @@ itself, which is a model here.
 
 
 def is_found(seed: int) -> bool:
-    return World(seed).finds()
+    return World(seed, led=None).finds()
 
 
 @pytest.mark.deep
@@ -553,6 +579,94 @@ def is_found(seed: int) -> bool:
 def test_a_planted_bug_is_found(bug, monkeypatch):
     bug(monkeypatch.setattr)
     assert any(is_found(seed) for seed in (FOUND_BY[bug], *range(SEARCHED)))
+
+
+# --- The same, planted in the compiled part alone ---
+
+
+class Planted(LedReplica):
+    def __init__(self, state, log, unsaved, is_throttled):
+        super().__init__(state, log, unsaved, is_throttled)
+        self.state, self.log = state, log
+
+
+class CountsFetchesBeyondTheEnd(Planted):
+    """KAFKA-8400."""
+
+    def is_ordinary(self, view, replica_id, broker_epoch, leader_epoch, offset, last_epoch, log_start):
+        if offset > self.log.buffer.log_end_offset and replica_id in self.state.followers:
+            self.state.followers[replica_id].log_end_offset = offset
+        return super().is_ordinary(
+            view, replica_id, broker_epoch, leader_epoch, offset, last_epoch, log_start
+        )
+
+
+class DoesNotWaitForWhoIsBeingAdded(Planted):
+    """KIP-497: a change on its way counts for nothing, and nobody is waited for who is joining."""
+
+    def is_plain(self, view):
+        self.state.in_sync = InSync(self.state.in_sync.isr)
+        return super().is_plain(view)
+
+    def committed(self, now_ms):
+        offsets = [
+            follower.log_end_offset
+            for replica_id, follower in self.state.followers.items()
+            if replica_id in self.state.in_sync.isr
+        ]
+        offset = min([self.log.buffer.log_end_offset, *offsets])
+        return max(offset, self.log.high_watermark.offset)
+
+
+class CommitsUnderMinIsr(Planted):
+    """KAFKA-15583, KIP-966."""
+
+    def is_under_min_isr(self):
+        return False
+
+
+class CommitsAtTheLogEnd(Planted):
+    def committed(self, now_ms):
+        return self.log.buffer.log_end_offset
+
+
+class WaitsForOneFollower(Planted):
+    def committed(self, now_ms):
+        found = max([follower.log_end_offset for follower in self.state.followers.values()], default=0)
+        return max(min(found, self.log.buffer.log_end_offset), self.log.high_watermark.offset)
+
+
+class BelievesInTheIsrOfItsFirstLook(Planted):
+    first = None
+
+    def is_plain(self, view):
+        if self.first is None and super().is_plain(view):
+            self.first = view
+        return self.first is not None
+
+
+FOUND_IN_COMPILED_BY = {
+    CountsFetchesBeyondTheEnd: 7,
+    DoesNotWaitForWhoIsBeingAdded: 0,
+    CommitsUnderMinIsr: 4,
+    CommitsAtTheLogEnd: 0,
+    WaitsForOneFollower: 0,
+    BelievesInTheIsrOfItsFirstLook: 0,
+}
+"""A seed that finds the bug. All other rules of the leader are those of `LeaderState`, which the compiled
+part asks or leaves alone.
+
+No seed finds a compiled part that does not compare leader epochs, or that takes a diverging log for an
+ordinary one: each is guarded twice. The first fetch of a follower in an epoch, and each of one that is not in
+the ISR, is decided by `LeaderState`.
+"""
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("led", FOUND_IN_COMPILED_BY, ids=lambda led: led.__name__)
+def test_a_bug_that_is_planted_in_the_compiled_leader_is_found(led):
+    seeds = (FOUND_IN_COMPILED_BY[led], *range(SEARCHED))
+    assert any(World(seed, led).finds() for seed in seeds)
 
 
 # --- Scripts, for what takes too many accidents ---

@@ -12,6 +12,7 @@ from compat_tests.quorum import INTERNAL_TOPICS, AnyControllers, broker_properti
 from compat_tests.reference import free_port
 from odradek.config.broker_config import load
 from odradek.server.broker import BrokerServer
+from odradek.server.network._clock import Clock
 from odradek.server.network.timers import wall_clock_ms
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ class Inside:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.server = BrokerServer(
-            load(self._config, cluster_id=self._controllers.cluster_id), now_ms=self._now_ms
+            load(self._config, cluster_id=self._controllers.cluster_id), clock=Clock(self._now_ms)
         )
         try:
             self._run(self.server.start())

@@ -4,6 +4,8 @@ A request names the partitions that are new or have changed, in anything: offset
 which the session holds, too, and would be fenced by (KAFKA-9338). After an error or a lost response the next
 request is a full one, and closes the session before it.
 
+`server/cluster/_fetching.pyx` makes the ordinary requests of a session itself, from what is here.
+
 Source: `FetchSessionHandler` of Kafka.
 """
 
@@ -45,11 +47,12 @@ class ReplicaFetchSession:
     def __init__(self) -> None:
         self.asked: dict[PartitionId, Asked] = {}
         """All that the last request asked for, also by not naming it. What has changed last is the last."""
-        self._held: dict[PartitionId, FetchPartition] = {}
+        self.held: dict[PartitionId, FetchPartition] = {}
         """Partitions as the leader's session has them."""
         self._changed: dict[PartitionId, None] = {}
-        self._id = NO_SESSION
-        self._epoch = INITIAL_EPOCH
+        self.id = NO_SESSION
+        self.epoch = INITIAL_EPOCH
+        """Epoch of the next request, or of the one under way."""
 
     def next_part(self, changes: Mapping[PartitionId, Asked | None]) -> SessionPart | None:
         """Part of the next request, with the changes of what is wanted (None: no more). None: nothing is
@@ -62,24 +65,24 @@ class ReplicaFetchSession:
             self._changed[one] = None
         if not self.asked:
             return None
-        if self._epoch == INITIAL_EPOCH:
-            self._held = {}
+        if self.epoch == INITIAL_EPOCH:
+            self.held = {}
             self._changed = dict.fromkeys(self.asked)
         told, forgotten = self._news()
         self._changed = {}
-        return SessionPart(self._id, self._epoch, _topics(told), _forgotten(forgotten))
+        return SessionPart(self.id, self.epoch, _topics(told), _forgotten(forgotten))
 
     def _news(self) -> tuple[dict[PartitionId, Asked], list[PartitionId]]:
         told, forgotten = {}, []
         for one in self._changed:
-            asked, held = self.asked.get(one), self._held.get(one)
+            asked, held = self.asked.get(one), self.held.get(one)
             if asked is None:
                 if held is not None:
                     forgotten.append(one)
-                    del self._held[one]
+                    del self.held[one]
             elif held is None or self._is_news(held, asked.partition):
                 told[one] = asked
-                self._held[one] = asked.partition
+                self.held[one] = asked.partition
         return told, forgotten
 
     def _is_news(self, held: FetchPartition, asked: FetchPartition) -> bool:
@@ -89,17 +92,17 @@ class ReplicaFetchSession:
         """Whether the response counts. Without a session id in it there is no session: all is asked again."""
         if error_code == ErrorCode.NONE:
             has_session = session_id != NO_SESSION
-            self._id = session_id
-            self._epoch = _next_epoch(self._epoch) if has_session else INITIAL_EPOCH
+            self.id = session_id
+            self.epoch = _next_epoch(self.epoch) if has_session else INITIAL_EPOCH
             return True
         if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
-            self._id = NO_SESSION
-        self._epoch = INITIAL_EPOCH
+            self.id = NO_SESSION
+        self.epoch = INITIAL_EPOCH
         return False
 
     def failed(self) -> None:
         """No response came: nobody knows what the leader's session holds."""
-        self._epoch = INITIAL_EPOCH
+        self.epoch = INITIAL_EPOCH
 
 
 def _next_epoch(epoch: int) -> int:

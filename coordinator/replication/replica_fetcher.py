@@ -31,6 +31,9 @@ leader of them: without them it would wait there for other partitions, and the p
 take long; its partition is left out of requests until then. Who carries effects out holds back views of a
 busy partition.
 
+Ordinary responses of a session, and the requests after them, have a compiled way with the same outcome
+(`server/cluster/_fetching.pyx`); all others come here. The simulation holds one against the other.
+
 OffsetForLeaderEpoch is not used: since Fetch 12 (KIP-595) a fetch finds where two logs part. Requests are for
 Fetch 15 or later (KIP-903) and ListOffsets 4 or later.
 
@@ -208,8 +211,8 @@ class ReplicaFetcher:
         self.settings = settings
         self.quota = quota
         self.partitions: dict[ReplicaKey, Fetched] = {}
-        self._by_id: dict[PartitionId, Fetched] = {}
-        self._unsettled: dict[PartitionId, None] = {}
+        self.by_id: dict[PartitionId, Fetched] = {}
+        self.unsettled: dict[PartitionId, None] = {}
         """Partitions that the session may not ask for as it does: the others cost nothing at a request."""
         self.session = ReplicaFetchSession()
         self._in_flight: FetchRequest | ListOffsetsRequest | None = None
@@ -227,7 +230,7 @@ class ReplicaFetcher:
         assert known is None or not known.is_busy, f"{key} is still being changed"
         self.stop(key)
         fetched = Fetched(key, topic_id, leader_epoch, log)
-        self.partitions[key] = self._by_id[fetched.id] = fetched
+        self.partitions[key] = self.by_id[fetched.id] = fetched
         self._look_again(fetched)
         if log.latest_epoch == UNKNOWN_EPOCH and log.log_end_offset > log.high_watermark:
             # Without epochs nobody can tell where the logs part: only what is committed is safe.
@@ -237,7 +240,7 @@ class ReplicaFetcher:
     def stop(self, key: ReplicaKey) -> None:
         one = self.partitions.pop(key, None)
         if one is not None:
-            del self._by_id[one.id]
+            del self.by_id[one.id]
             self._appending.discard(key)
             self._look_again(one)
 
@@ -250,7 +253,7 @@ class ReplicaFetcher:
             self._look_again(one)
 
     def _look_again(self, one: Fetched) -> None:
-        self._unsettled[one.id] = None
+        self.unsettled[one.id] = None
 
     @property
     def is_idle(self) -> bool:
@@ -264,7 +267,7 @@ class ReplicaFetcher:
         """When the first delayed partition is tried again."""
         if self._appending:
             return None
-        found = (self._by_id.get(place) for place in self._unsettled)
+        found = (self.by_id.get(place) for place in self.unsettled)
         delays = (one.delayed_until_ms for one in found if one is not None and not one.is_busy)
         return min((delay for delay in delays if delay is not None), default=None)
 
@@ -274,7 +277,7 @@ class ReplicaFetcher:
         """
         if self._in_flight is not None or self._appending:
             return None
-        found = [one for place in self._unsettled if (one := self._by_id.get(place)) is not None]
+        found = [one for place in self.unsettled if (one := self.by_id.get(place)) is not None]
         asking = [one for one in found if one.phase in TIMESTAMPS and one.is_ready(now_ms)]
         self._in_flight = self._list_offsets(asking) if asking else self._fetch(now_ms)
         return self._in_flight
@@ -305,15 +308,15 @@ class ReplicaFetcher:
         if self.quota.has_throttled:
             self._hold_back(now_ms)
         changes: dict[PartitionId, Asked | None] = {}
-        for place in list(self._unsettled):
-            one = self._by_id.get(place)
+        for place in list(self.unsettled):
+            one = self.by_id.get(place)
             if one is not None and one.phase is Phase.FETCHING and one.is_ready(now_ms):
                 one.delayed_until_ms = None
                 changes[place] = Asked(one.key[0], self._asked(one))
             else:
                 changes[place] = None
             if one is None or one.is_busy or not one.is_waiting:
-                del self._unsettled[place]
+                del self.unsettled[place]
         return changes
 
     def _hold_back(self, now_ms: int) -> None:
@@ -388,7 +391,7 @@ class ReplicaFetcher:
         for topic in response.responses:
             for data in topic.partitions:
                 partition_id = (topic.topic_id, data.partition_index)
-                one, asked = self._by_id.get(partition_id), self.session.asked.get(partition_id)
+                one, asked = self.by_id.get(partition_id), self.session.asked.get(partition_id)
                 if one is None or asked is None:
                     continue
                 if self._is_as_asked(one, asked.partition):
@@ -478,6 +481,12 @@ class ReplicaFetcher:
             return []
         one.is_busy = True
         return [BeginAnew(one.key, leader_offset)]
+
+    def carried_out(self) -> None:
+        """The response to the request under way was judged elsewhere (`server/cluster/_fetching.pyx`): what
+        it has brought is in the logs, and its partitions are unsettled.
+        """
+        self._in_flight = None
 
     # Trouble
 

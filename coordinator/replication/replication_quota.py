@@ -92,27 +92,28 @@ class ReplicationQuota:
     def __init__(self, window_count: int = DEFAULT_WINDOW_COUNT, window_ms: int = DEFAULT_WINDOW_MS) -> None:
         self.bytes_per_second_max = UNLIMITED
         self._rate = WindowedRate(window_count, window_ms)
-        self._throttled: dict[str, Container[int]] = {}
+        self.throttled: dict[str, Container[int]] = {}
+        """By topic; to be changed by `throttle` and `forget`."""
 
     def throttle(self, topic: str, partitions: Container[int]) -> None:
         """From now on these partitions of the topic, and no others."""
         if partitions:
-            self._throttled[topic] = partitions
+            self.throttled[topic] = partitions
         else:
             self.forget(topic)
 
     def forget(self, topic: str) -> None:
         """No partition of it is throttled."""
-        self._throttled.pop(topic, None)
+        self.throttled.pop(topic, None)
 
     @property
     def has_throttled(self) -> bool:
         """Whether there is any."""
-        return bool(self._throttled)
+        return bool(self.throttled)
 
     def is_throttled(self, key: ReplicaKey) -> bool:
         topic, index = key
-        return index in self._throttled.get(topic, ())
+        return index in self.throttled.get(topic, ())
 
     def record(self, key: ReplicaKey, size_bytes: int, now_ms: int) -> None:
         """Counts replicated bytes of that partition, if it is throttled."""

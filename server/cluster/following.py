@@ -21,6 +21,7 @@ from odradek.coordinator.replication.replica_fetcher import (
 )
 from odradek.coordinator.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from odradek.coordinator.replication.values import ReplicaKey
+from odradek.server.cluster.fetch_connection import FetchConnection
 from odradek.server.cluster.replica_log import LocalReplicaLog, ReplicationSettings
 from odradek.server.network.peers import Peer, PeerLost, SetupTimeout, client_id_of, connect
 from odradek.server.network.timers import monotonic_ms
@@ -30,10 +31,12 @@ from odradek.wire.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView
+    from odradek.coordinator.replication.replica_fetcher import ReplicaFetcher
     from odradek.coordinator.replication.replication_quota import ReplicationQuota
     from odradek.server.background.schedule import Schedule
     from odradek.storage.directories.store import LogStore
     from odradek.storage.log.partition import Partition
+    from odradek.wire.schema import Message
     from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.replication")
@@ -141,6 +144,10 @@ class Following:
         """Version of a request among brokers, as the cluster has agreed on it."""
         gates = broker_gates(self._current_view().features.get(METADATA_VERSION, OLDEST_METADATA_VERSION))
         return gates.fetch_version if isinstance(request, FetchRequest) else gates.list_offsets_version
+
+    def connection(self, peer: Peer, fetcher: ReplicaFetcher, client_id: str) -> FetchConnection:
+        """Takes over the connection of `peer`."""
+        return FetchConnection(peer, fetcher, client_id, self._failures, self._done)
 
     def carry_out(self, effects: Iterable[FetcherEffect]) -> None:
         """Carries out what a fetcher has decided about logs."""
@@ -283,6 +290,8 @@ class _FetcherLoop:
         self._leader_id = place[0]
         self._fetcher = following.fetchers.fetchers[place]
         self._peer: Peer | None = None
+        self._connection: FetchConnection | None = None
+        """Has taken over the peer's connection, unless that has to authenticate again and again."""
         self._address: tuple[str, int] | None = None
         self._said = ""
         self._wish = asyncio.Event()
@@ -302,6 +311,7 @@ class _FetcherLoop:
 
     def _close_peer(self) -> None:
         peer, self._peer = self._peer, None
+        self._connection = None
         if peer is not None:
             peer.close()
 
@@ -327,23 +337,29 @@ class _FetcherLoop:
                 peer = self._peer
                 if peer is None or not peer.is_open:
                     peer = await self._connect()
-                settings = following.settings
-                timeout_ms = settings.socket_timeout_ms + settings.max_wait_ms
-                # In place: the next request waits until the records of this response are appended.
-                response = await peer.ask_within(
-                    request, following.version_of(request), timeout_ms, is_in_place=True
-                )
+                response = await self._ask(peer, request)
             except PeerLost as error:
                 self._say(str(error))
                 self._close_peer()
                 fetcher.failed(request, monotonic_ms())
                 continue
             self._said = ""
+            if response is None:
+                continue  # this one and those after it were carried out by the connection
             now_ms = monotonic_ms()
             if isinstance(request, FetchRequest):
                 following.carry_out(fetcher.fetch_answered(request, response, now_ms))
             else:
                 following.carry_out(fetcher.offsets_answered(request, response, now_ms))
+
+    async def _ask(self, peer: Peer, request: Message) -> Any:
+        following = self._following
+        settings, version = following.settings, following.version_of(request)
+        timeout_ms = settings.socket_timeout_ms + settings.max_wait_ms
+        if self._connection is not None:
+            return await self._connection.ask(request, version, timeout_ms)
+        # In place: the next request waits until the records of this response are appended.
+        return await peer.ask_within(request, version, timeout_ms, is_in_place=True)
 
     def _say(self, trouble: str) -> None:
         """The same is told once, until there is a response."""
@@ -368,14 +384,17 @@ class _FetcherLoop:
         if address is None:
             raise PeerLost(f"broker {self._leader_id} is not registered")
         host, port = self._address = address
+        client_id = f"{client_id_of(following.settings.node_id)}-fetcher-{self._leader_id}"
         self._peer = await connect(
             host,
             port,
             name=f"broker {self._leader_id}",
-            client_id=f"{client_id_of(following.settings.node_id)}-fetcher-{self._leader_id}",
+            client_id=client_id,
             timeout_ms=following.settings.socket_timeout_ms,
             setup=following.setup,
             asks_versions=False,
             receive_buffer_bytes=following.settings.receive_buffer_bytes,
         )
+        if following.setup.login is None and self._peer.is_open:
+            self._connection = following.connection(self._peer, self._fetcher, client_id)
         return self._peer

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from odradek.storage.log.partition import Partition
@@ -31,24 +32,28 @@ class ReplicationSettings:
 
 
 class LocalReplicaLog:
-    """The log of a replica as the machines see it (`ReplicaLog`)."""
+    """The log of a replica as the machines see it (`ReplicaLog`), and as the compiled exchange does."""
 
-    __slots__ = ("partition",)
+    __slots__ = ("offsets", "partition", "survey")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
+        self.offsets: Callable[[], tuple[int, int, int]] = partition.appender.offsets
+        """Log start, log end and high watermark."""
+        self.survey: Callable[[Any, int, int, int], tuple[int, int] | None]
+        self.survey = partition.appender.survey_leaders
 
     @property
     def log_start_offset(self) -> int:
-        return self.partition.log_start_offset
+        return self.partition.appender.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        return self.partition.log_end_offset
+        return self.partition.appender.buffer.log_end_offset
 
     @property
     def high_watermark(self) -> int:
-        return self.partition.high_watermark
+        return self.partition.appender.high_watermark.offset
 
     @property
     def latest_epoch(self) -> int:
@@ -57,3 +62,12 @@ class LocalReplicaLog:
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         partition = self.partition
         return partition.log.leader_epochs.end_offset_for(epoch, partition.log_end_offset)
+
+    def take(self, buffer: Any, start: int, end: int, high_watermark: int) -> None:
+        """Append the surveyed batches `buffer[start:end]`, if any; then the high watermark goes up to
+        `high_watermark`, never down. Raises KafkaError."""
+        partition = self.partition
+        if start < end:
+            partition.appender.append_leaders(buffer, start, end)
+        if high_watermark > partition.appender.high_watermark.offset:
+            partition.advance_high_watermark(high_watermark)

@@ -67,7 +67,8 @@ class Peer(asyncio.BufferedProtocol):
         self._filled = 0
         self._is_lent = False
         """Whether a response that is read in place may still be used."""
-        self._error = PeerLost(f"{name} has closed the connection")
+        self.error = PeerLost(f"{name} has closed the connection")
+        """Why the connection has ended, once it has."""
         self._held: list[tuple[bytes, _Asked]] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -120,7 +121,7 @@ class Peer(asyncio.BufferedProtocol):
         """All that wait get `error`. Harmless a second time."""
         transport, self._transport = self._transport, None
         if error is not None:
-            self._error = error
+            self.error = error
         if transport is not None:
             transport.abort()
         self._fail_all()
@@ -162,7 +163,7 @@ class Peer(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         if error is not None:
-            self._error = PeerLost(f"{self.name}: {error}")
+            self.error = PeerLost(f"{self.name}: {error}")
         self._fail_all()
         on_lost, self.on_lost = self.on_lost, None
         if on_lost is not None:
@@ -185,7 +186,7 @@ class Peer(asyncio.BufferedProtocol):
 
     def _prepared(self, request: Message, version: int, *, is_in_place: bool = False) -> tuple[bytes, _Asked]:
         if self._transport is None:
-            raise self._error
+            raise self.error
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
         response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         asked = _Asked(type(request), version, self._correlation_id, response, is_in_place)
@@ -257,7 +258,7 @@ class Peer(asyncio.BufferedProtocol):
         held, self._held = self._held, None
         for one in (*asked, *(one for _, one in held or ())):
             if not one.response.done():
-                one.response.set_exception(self._error)
+                one.response.set_exception(self.error)
 
 
 def client_id_of(node_id: int) -> str:

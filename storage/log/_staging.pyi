@@ -331,6 +331,22 @@ class Appender:
         -1, without a change, if one of them is a marker, empty, or wrong. All are checked before the first is
         staged; less than all are staged if the log has to roll.
         """
+    def offsets(self) -> tuple[int, int, int]:
+        """Log start, log end and high watermark."""
+    def survey_leaders(
+        self, buffer: Any, start: int, end: int, leader_epoch_max: int
+    ) -> tuple[int, int] | None:
+        """The size in bytes of the whole batches of a leader at the start of `buffer[start:end]`, and the
+        offset after them, if `append_leaders` can take them. Batches of a later leader epoch, and all after
+        them, are left out, and so is an incomplete last batch.
+
+        None if there are none, if one of them is a marker, empty, or wrong, if the log has to roll, if
+        batches are staged already, or if a flush has to follow.
+        """
+    def append_leaders(self, buffer: Any, start: int, end: int) -> None:
+        """Stage the batches `buffer[start:end]`, as `survey_leaders` has found them, and commit them. They
+        keep their bytes, and are written from `buffer`. Raises as `commit`.
+        """
     def appended(self, first_offset: int, log_append_time_ms: int) -> Appended:
         """The response for the batches staged from an offset on."""
 

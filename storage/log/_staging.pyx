@@ -898,11 +898,9 @@ cdef class Appender:
     ) except -1:
         cdef batch_header header
         cdef AppendBuffer log = self.buffer
-        cdef ProducerTable producers = log.producers
         cdef Py_ssize_t position = 0
         cdef Py_ssize_t end
         cdef int64_t last_offset
-        cdef object producer_id
         while size_bytes - position >= HEADER_SIZE_BYTES:
             unpack_header(bytes_ + position, &header)
             end = position + header.size_bytes
@@ -915,15 +913,115 @@ cdef class Appender:
                 buffer, bytes_, position, end, header.base_offset, last_offset, header.max_timestamp,
                 header.leader_epoch,
             )
-            if header.producer_id >= 0:
-                producer_id = header.producer_id
-                producers._stage(
-                    producers.producers.get(producer_id), producer_id, header.producer_epoch,
-                    header.base_sequence, header.base_sequence + header.last_offset_delta, header.base_offset,
-                    last_offset, header.max_timestamp, header.attributes & TRANSACTIONAL != 0,
-                )
+            self._stage_leaders_producer(&header)
             position = end
         return position
+
+    cdef _stage_leaders_producer(self, const batch_header *header):
+        cdef ProducerTable producers = self.buffer.producers
+        cdef object producer_id
+        if header.producer_id >= 0:
+            producer_id = header.producer_id
+            producers._stage(
+                producers.producers.get(producer_id), producer_id, header.producer_epoch,
+                header.base_sequence, header.base_sequence + header.last_offset_delta, header.base_offset,
+                header.base_offset + header.last_offset_delta, header.max_timestamp,
+                header.attributes & TRANSACTIONAL != 0,
+            )
+
+    def offsets(self):
+        """Log start, log end and high watermark."""
+        return self.log_start_offset, self.buffer.log_end_offset, self.high_watermark.offset
+
+    def survey_leaders(self, object buffer not None, Py_ssize_t start, Py_ssize_t end, int64_t leader_epoch_max):
+        """The size in bytes of the whole batches of a leader at the start of `buffer[start:end]`, and the
+        offset after them, if `append_leaders` can take them. Batches of a later leader epoch, and all after
+        them, are left out, and so is an incomplete last batch.
+
+        None if there are none, if one of them is a marker, empty, or wrong, if the log has to roll, if batches
+        are staged already, or if a flush has to follow.
+        """
+        cdef Py_buffer view
+        cdef AppendBuffer log = self.buffer
+        cdef int64_t next_offset = log.next_offset
+        cdef Py_ssize_t size_bytes
+        if self.failure is not None or next_offset != log.log_end_offset:
+            return None
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            if not 0 <= start <= end <= view.len:
+                return None
+            size_bytes = self._survey(buffer, <const uint8_t *> view.buf, start, end, leader_epoch_max, &next_offset)
+        finally:
+            PyBuffer_Release(&view)
+        if size_bytes <= 0 or next_offset - log.durable_offset >= self.flush_messages:
+            return None
+        return size_bytes, next_offset
+
+    cdef Py_ssize_t _survey(
+        self, object buffer, const uint8_t *bytes_, Py_ssize_t start, Py_ssize_t end, int64_t leader_epoch_max,
+        int64_t *next_offset,
+    ) except -2:
+        """The size in bytes of the whole batches; -1 where one is not ordinary, or has no room."""
+        cdef batch_header header
+        cdef StagedSegment stage = self.buffer.stage
+        cdef Py_ssize_t position = start
+        cdef int64_t index_room = stage.index_room
+        cdef int64_t last_offset
+        if stage.size_bytes <= 0:
+            return -1
+        while end - position >= HEADER_SIZE_BYTES:
+            unpack_header(bytes_ + position, &header)
+            if header.magic != 2 or header.size_bytes < HEADER_SIZE_BYTES:
+                return -1
+            if header.size_bytes > end - position or header.leader_epoch > leader_epoch_max:
+                break
+            last_offset = header.base_offset + header.last_offset_delta
+            if (
+                header.base_offset < next_offset[0]
+                or not _is_leaders(&header)
+                # Each batch adds one entry to the indexes at most.
+                or index_room <= 0
+                or stage.size_bytes + (position - start) + header.size_bytes > self.buffer.segment_bytes
+                or last_offset - stage.base_offset > RELATIVE_OFFSET_MAX
+                or header.max_timestamp > stage.roll_after_ms
+            ):
+                return -1
+            if _crc_of(buffer, bytes_, position, position + header.size_bytes) != header.crc:
+                return -1
+            index_room -= 1
+            next_offset[0] = last_offset + 1
+            position += header.size_bytes
+        return position - start
+
+    def append_leaders(self, object buffer not None, Py_ssize_t start, Py_ssize_t end):
+        """Stage the batches `buffer[start:end]`, as `survey_leaders` has found them, and commit them. They keep
+        their bytes, and are written from `buffer`. Raises as `commit`.
+        """
+        cdef batch_header header
+        cdef Py_buffer view
+        cdef AppendBuffer log = self.buffer
+        cdef Py_ssize_t position = start
+        assert log.next_offset == log.log_end_offset
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            assert 0 <= start < end <= view.len
+            while position < end:
+                unpack_header(<const uint8_t *> view.buf + position, &header)
+                log.stage._count_in(
+                    header.size_bytes, header.base_offset + header.last_offset_delta, header.max_timestamp,
+                    log.index_interval_bytes,
+                )
+                if header.leader_epoch > log.latest_epoch:
+                    log.latest_epoch = header.leader_epoch
+                    log.epochs.append((header.leader_epoch, header.base_offset))
+                log.next_offset = header.base_offset + header.last_offset_delta + 1
+                self._stage_leaders_producer(&header)
+                position += header.size_bytes
+        finally:
+            PyBuffer_Release(&view)
+        log.stage.parts.append(memoryview(buffer)[start:end])
+        self.commit()
 
     def appended(self, int64_t first_offset, int64_t log_append_time_ms):
         """The response for the batches staged from an offset on."""

@@ -393,7 +393,7 @@ class Partition:
         """Advance it to `offset`, up to which all replicas in sync have the records, at most to the end of
         this log. It never goes back. Without other replicas each commit advances it to the end of the log.
         """
-        offset = min(offset, self.log_end_offset)
+        offset = min(offset, self.appender.buffer.log_end_offset)
         self.log.producers.replicated_until(offset)
         self.appender.high_watermark.advance(offset)
 

@@ -150,8 +150,11 @@ class World(Simulation):
             has_elr=self.has_elr,
             is_unclean=choose.random() < 0.3,
         )
-        self.nodes = {node_id: Node(self, node_id) for node_id in range(1, count + 1)}
+        self.nodes = {node_id: self.new_node(node_id) for node_id in range(1, count + 1)}
         self.consumers = [Consumer(self, key) for key in keys for _ in range(2)]
+
+    def new_node(self, node_id: int) -> "Node":
+        return Node(self, node_id)
 
     # The network
 
@@ -672,8 +675,9 @@ class Node:
             self.step_down(replica, key, view)
             if isinstance(change, Follow) and change.restarts:
                 self.fetchers.stop(key)
+                log = self.followed_log(key, replica.log)
                 effects = self.fetchers.follow(
-                    key, topic_id_of(key[0]), change.leader, view.leader_epoch, replica.log
+                    key, topic_id_of(key[0]), change.leader, view.leader_epoch, log
                 )
                 self.change_logs(effects)
             elif isinstance(change, Stop | Delete):
@@ -918,6 +922,10 @@ class Node:
 
     # As follower
 
+    def followed_log(self, key, log: ModelLog):
+        """The log as its fetcher sees it."""
+        return log
+
     def pump(self) -> None:
         self.fetchers.take_idle()
         for fetcher in self.fetchers.fetchers.values():
@@ -927,7 +935,10 @@ class Node:
         request = fetcher.next_request(self.now_ms)
         if request is None:
             self.wake_later(fetcher)
-            return
+        else:
+            self.ask(fetcher, request)
+
+    def ask(self, fetcher, request) -> None:
         world, leader, life = self.world, self.world.nodes[fetcher.leader_id], self.life
         is_fetch = isinstance(request, FetchRequest)
 

@@ -1,6 +1,7 @@
 """What RESULTS.md and its plots are made of."""
 
 import pathlib
+import re
 import xml.etree.ElementTree as ElementTree
 
 from benchmarks.__main__ import PARTS
@@ -15,6 +16,9 @@ from benchmarks.results import (
     section_text,
     sections_of,
 )
+
+ROOT = pathlib.Path(__file__).parents[2]
+FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 OUTCOMES = [
     Outcome("seconds for <this>", "s", True, 1.0, [2.0, 2.2, 1.8], [1.0, 1.1, 0.9]),
@@ -108,3 +112,50 @@ def test_the_sections_of_the_page_are_those_of_parts_in_their_order():
     assert [*sections] == [name for name in PARTS if name in sections]
     assert page.count("\n## ") == len(sections)
     assert page.endswith("".join(f"\n{mark(name)}\n{text}" for name, text in sections.items()))
+
+
+def numbers(text):
+    return [float(one.replace(",", "")) for one in FIGURE.findall(text)]
+
+
+def compared(page):
+    """Rows of Kafka, Odradek and their ratios in the tables of a page: three lists of figures each."""
+    for line in page.splitlines():
+        cells = [cell.strip().strip("*") for cell in line.strip("|").split("|")]
+        if line.startswith("|") and len(cells) >= 4 and all(numbers(cell) for cell in cells[1:4]):
+            yield cells[0], *map(numbers, cells[1:4])
+
+
+def medians():
+    """The first figure of each cell in the tables of RESULTS.md: medians stand there."""
+    page = (ROOT / "benchmarks" / "RESULTS.md").read_text()
+    cells = [cell for line in page.splitlines() if line.startswith("|") for cell in line.split("|")[2:]]
+    return sorted({found[0] for cell in cells if (found := numbers(cell))})
+
+
+def is_rounded(figure, measured):
+    return any(abs(figure - one) <= 0.008 * abs(one) for one in measured)
+
+
+def test_the_speed_that_pages_tell_is_the_speed_that_was_measured():
+    measured = medians()
+    rows = [
+        row
+        for name in ("README.md", "docs/performance.md")
+        for row in compared((ROOT / name).read_text().split("\n## Measurements behind")[0])
+    ]
+    assert len(rows) > 30
+    unknown = [
+        (case, figure)
+        for case, kafka, ours, _ in rows
+        for figure in (*kafka, *ours)
+        if not is_rounded(figure, measured)
+    ]
+    assert not unknown
+    wrong = [
+        (case, ratio, mine / theirs)
+        for case, kafka, ours, ratios in rows
+        for theirs, mine, ratio in zip(kafka, ours, ratios, strict=True)
+        if abs(ratio - mine / theirs) > max(0.02 * ratio, 0.006)
+    ]
+    assert not wrong

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -27,6 +29,7 @@ LIBRARIES: dict[str, type[Client]] = {
 
 BY_NAME = 12
 """Version of Produce, the last one in which topics have names."""
+KCAT_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +70,7 @@ def test_padded_gzip_is_read_by_every_client(
         assert answer.responses[0].partition_responses[0].error_code == 0
     for name, reader in clients.items():
         assert len(reader.read(topic, {0: 0}, 5)) == 5, name
+    if shutil.which("kcat"):
+        kcat = ["kcat", "-b", bootstrap, "-C", "-t", topic, "-e", "-q", "-f", r"%o\n"]
+        told = subprocess.run(kcat, capture_output=True, check=True, timeout=KCAT_S).stdout
+        assert told.split() == [b"0", b"1", b"2", b"3", b"4"]

@@ -30,6 +30,7 @@ from odradek.server.metrics.page import page
 from odradek.server.network import http_server
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import share_fetch
+from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -321,10 +322,19 @@ def test_what_linux_counts_for_the_process_is_told_by_kafkas_names(port, cluster
     assert after["rchar"] > before["rchar"]
 
 
-def test_errors_are_counted_by_their_names(port, cluster):
+def test_errors_are_counted_by_their_names(port, cluster, broker):
     cluster.partitions_of(["there-is-no-such-topic"])
-    labels = label_text(request="Metadata", error="UNKNOWN_TOPIC_OR_PARTITION")
-    assert scraped(port)["kafka_network_requestmetrics_errors_total", labels] >= 1
+    known = {"client_software_name": "c", "client_software_version": "1"}
+    with RawClient(broker.port) as client:
+        told = client.ask(ApiVersionsRequest(cluster_id="another", node_id=1, **known), 5)
+    assert told.error_code == ErrorCode.REBOOTSTRAP_REQUIRED
+    samples = scraped(port)
+    for request, error in (
+        ("Metadata", "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("ApiVersions", "REBOOTSTRAP_REQUIRED"),
+    ):
+        labels = label_text(request=request, error=error)
+        assert samples["kafka_network_requestmetrics_errors_total", labels] >= 1
 
 
 def test_a_scrape_has_each_family_once_with_help_and_type(port, cluster):

@@ -6,11 +6,12 @@ import contextlib
 import os
 import pathlib
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, sync_playwright
 
 import odradek
 from odradek.client.cluster import Cluster
@@ -23,6 +24,8 @@ from tests.console.served import console
 
 REPORTS = pathlib.Path(__file__).parent.parent.parent / "build" / "reports" / "console"
 TIMEOUT_MS = 120_000
+LOOK_MS = 50
+NO_PICTURE = "Unable to capture screenshot"
 USER, PASSWORD = "ann", "the password of ann"
 Open = Callable[..., Page]
 KINDS = {
@@ -146,4 +149,18 @@ def open_page(chromium: Browser, url: str) -> Iterator[Open]:
 def shoot() -> Callable[[Page, str], None]:
     """Puts a picture of a page into build/reports/console."""
     REPORTS.mkdir(parents=True, exist_ok=True)
-    return lambda page, name: page.screenshot(path=str(REPORTS / f"{name}.png")) and None
+    return lambda page, name: _picture(page, str(REPORTS / f"{name}.png"))
+
+
+def _picture(page: Page, path: str) -> None:
+    """Chromium refuses while its process for graphics starts, on a busy machine for seconds."""
+    deadline = time.monotonic() + TIMEOUT_MS / 1000
+    while True:
+        try:
+            page.screenshot(path=path)
+        except Error as error:
+            if NO_PICTURE not in str(error) or time.monotonic() > deadline:
+                raise
+            page.wait_for_timeout(LOOK_MS)
+        else:
+            return

@@ -178,7 +178,7 @@ async def replicas(visit: Visit) -> Response:
 def _is_in(state: str, one: PartitionDescription) -> bool:
     """ClientError for a state that is none."""
     if state not in STATES:
-        raise ClientError(f"{state} is none of {', '.join(name for name in STATES if name)}")
+        raise ClientError(f"the state {state} is none of {', '.join(name for name in STATES if name)}")
     return {
         "": True,
         "under-replicated": len(one.in_sync) < len(one.replicas),

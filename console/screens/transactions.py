@@ -45,9 +45,10 @@ async def show(visit: Visit) -> Response:
     query, text, state = visit.query, visit.text("filter"), visit.text("state")
     older = visit.text("older")
 
-    def listed(cluster: Cluster) -> tuple[Listing, list[str]]:
+    def listed(cluster: Cluster) -> tuple[Listing, list[str], list[Refused]]:
+        silent: list[Refused] = []
         older_s = parse_seconds(older, "Open for") if older else None
-        every = list_transactions(cluster)
+        every = list_transactions(cluster, silent=silent)
         wanted = OPEN_STATES if state == "open" or older_s is not None else (state,) if state else ()
         chosen = [
             one
@@ -64,11 +65,11 @@ async def show(visit: Visit) -> Response:
                 )
             _fill(cluster, rows, chosen)
             kept = [row for row in rows.values() if older_s is None or (row["open_seconds"] or 0) >= older_s]
-            return Listing(kept, "/transactions", query, KEYS), states
+            return Listing(kept, "/transactions", query, KEYS), states, silent
         listing = Listing([*rows.values()], "/transactions", query, KEYS)
         shown = {row["transactional_id"] for row in listing.rows}
         _fill(cluster, rows, [one for one in chosen if one.transactional_id in shown])
-        return listing, states
+        return listing, states, silent
 
     part = await visit.part(listed)
     return visit.page("transactions.html", transactions=part, filter=text, state=state, older=older)

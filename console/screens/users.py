@@ -61,7 +61,7 @@ async def put(visit: Visit) -> Response:
             raise ClientError("the two passwords are not the same; nothing was changed")
         if len(password) > PASSWORD_CHARACTERS_MAX:
             raise ClientError("the password is too long")
-        iterations = parse_whole(visit.text("iterations"), "The number of iterations")
+        iterations = parse_whole(visit.text("iterations") or str(ITERATIONS_MIN), "The number of iterations")
         try:
             checked = checked_user(user, mechanism, password, iterations)
         except ConfigError as error:

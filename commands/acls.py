@@ -124,7 +124,7 @@ def run(options: argparse.Namespace) -> int:
 def _list(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     pattern = PatternType.PREFIXED if options.prefixed else PatternType.MATCH
     found = admin.describe_acls(cluster, _filters(options, pattern))
-    output.rows(_COLUMNS, map(_row, found), "no ACLs")
+    output.rows(_COLUMNS, map(acl_row, found), "no ACLs")
     return 0
 
 
@@ -133,7 +133,7 @@ def _add(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     acls = _acls_of_roles(options) if has_role else _acls(options)
     refused = admin.add_acls(cluster, acls)
     not_added = {one.name for one in refused}
-    output.rows(_COLUMNS, [_row(one) for one in acls if str(one) not in not_added])
+    output.rows(_COLUMNS, [acl_row(one) for one in acls if str(one) not in not_added])
     return failed(refused)
 
 
@@ -147,11 +147,12 @@ def _remove(cluster: Cluster, options: argparse.Namespace, output: Output) -> in
         removed = admin.describe_acls(cluster, filters)
     else:
         removed, refused = admin.remove_acls(cluster, filters)
-    output.rows(_COLUMNS, map(_row, removed), "no rule matches, nothing to remove")
+    output.rows(_COLUMNS, map(acl_row, removed), "no rule matches, nothing to remove")
     return failed(refused)
 
 
-def _row(one: Acl) -> dict[str, str]:
+def acl_row(one: Acl) -> dict[str, str]:
+    """With the documented keys."""
     return {
         "principal": one.principal,
         "host": one.host,
@@ -174,10 +175,10 @@ def _acls(options: argparse.Namespace) -> list[Acl]:
     pattern = PatternType.PREFIXED if options.prefixed else PatternType.LITERAL
     permission = Permission.DENY if options.deny else Permission.ALLOW
     combined = product(
-        resources, _principals(options), options.hosts or [WILDCARD], map(_operation, options.operations)
+        resources, _principals(options), options.hosts or [WILDCARD], map(parse_operation, options.operations)
     )
     return _bounded(
-        Acl(kind, name, _pattern_of(kind, pattern), principal, host, operation, permission)
+        Acl(kind, name, pattern_of(kind, pattern), principal, host, operation, permission)
         for (kind, name), principal, host, operation in combined
     )
 
@@ -214,7 +215,7 @@ def _acls_of_roles(options: argparse.Namespace) -> list[Acl]:
         operations[ResourceType.CLUSTER] = [Operation.IDEMPOTENT_WRITE]
     pattern = PatternType.PREFIXED if options.prefixed else PatternType.LITERAL
     return _bounded(
-        Acl(kind, name, _pattern_of(kind, pattern), principal, host, operation, Permission.ALLOW)
+        Acl(kind, name, pattern_of(kind, pattern), principal, host, operation, Permission.ALLOW)
         for (kind, name), principal, host in product(
             resources, _principals(options), options.hosts or [WILDCARD]
         )
@@ -225,14 +226,14 @@ def _acls_of_roles(options: argparse.Namespace) -> list[Acl]:
 def _filters(options: argparse.Namespace, pattern: PatternType) -> list[AclFilter]:
     """A filter of each combination; `pattern` is for those that have a name."""
     wanted: list[tuple[ResourceType, str | None, PatternType]]
-    wanted = [(kind, name, _pattern_of(kind, pattern)) for kind, name in _resources(options)]
+    wanted = [(kind, name, pattern_of(kind, pattern)) for kind, name in _resources(options)]
     nameless = PatternType.PREFIXED if options.prefixed else PatternType.ANY
     principals: Sequence[str | None] = _principals(options) or [None]
     combined = product(
         wanted or [(ResourceType.ANY, None, nameless)],
         principals,
         options.hosts or [None],
-        [_operation(text) for text in options.operations] or [Operation.ANY],
+        [parse_operation(text) for text in options.operations] or [Operation.ANY],
     )
     permission = Permission.DENY if options.deny else Permission.ANY
     return _bounded(
@@ -257,7 +258,7 @@ def _resources(options: argparse.Namespace) -> list[tuple[ResourceType, str]]:
     return [*named, *([(ResourceType.CLUSTER, CLUSTER_NAME)] if options.cluster else [])]
 
 
-def _pattern_of(kind: ResourceType, pattern: PatternType) -> PatternType:
+def pattern_of(kind: ResourceType, pattern: PatternType) -> PatternType:
     """The name of the cluster has no beginning."""
     is_prefix = kind == ResourceType.CLUSTER and pattern == PatternType.PREFIXED
     return PatternType.LITERAL if is_prefix else pattern
@@ -272,10 +273,11 @@ def _principals(options: argparse.Namespace) -> Sequence[str]:
     return found
 
 
-def _operation(text: str) -> Operation:
+def parse_operation(text: str, what: str = "--operation ") -> Operation:
+    """An operation by its name; `what` begins the sentence of a ClientError."""
     wanted = text.upper().replace("-", "").replace("_", "")
     for one in Operation:
         if one > Operation.ANY and one.name.replace("_", "") == wanted:
             return one
     known = ", ".join(one.name for one in Operation if one > Operation.ANY)
-    raise ClientError(f"--operation {text} is none of {known}")
+    raise ClientError(f"{what}{text} is none of {known}")

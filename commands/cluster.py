@@ -1,11 +1,11 @@
 """`odradek cluster`: brokers, health, features and log directories; and a cluster on this machine."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from odradek.client.admin import description as admin
-from odradek.client.admin.description import ClusterDescription, Features
+from odradek.client.admin.description import ClusterDescription, Features, LogDir
 from odradek.client.admin.health import Check, check_health
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
@@ -120,8 +120,24 @@ def run(options: argparse.Namespace) -> int:
 
 def _info(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     described = admin.describe_cluster(cluster)
-    features = _features_by_broker(cluster, described)
+    rows = broker_rows(described, features_by_broker(cluster, described))
     output.heading(f"cluster {described.cluster_id or '-'}: {quantity(len(described.brokers), 'broker')}")
+    columns = [
+        Column("broker", right=True),
+        Column("host"),
+        Column("port", text=str, right=True),
+        Column("rack"),
+        Column("controller"),
+        Column("fenced"),
+        Column("release"),
+        Column("metadata_version", text=lambda level: level_name(METADATA_VERSION, level)),
+    ]
+    output.rows(columns if output.is_table else [Column("cluster_id"), *columns], rows)
+    return 0
+
+
+def broker_rows(described: ClusterDescription, features: Mapping[int, Features]) -> list[dict[str, Any]]:
+    """Rows of `odradek cluster info`; a broker without features did not tell them."""
     rows: list[dict[str, Any]] = []
     for one in described.brokers:
         told = features.get(one.broker)
@@ -138,21 +154,10 @@ def _info(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
                 "metadata_version": _level(told, METADATA_VERSION) if told else None,
             }
         )
-    columns = [
-        Column("broker", right=True),
-        Column("host"),
-        Column("port", text=str, right=True),
-        Column("rack"),
-        Column("controller"),
-        Column("fenced"),
-        Column("release"),
-        Column("metadata_version", text=lambda level: level_name(METADATA_VERSION, level)),
-    ]
-    output.rows(columns if output.is_table else [Column("cluster_id"), *columns], rows)
-    return 0
+    return rows
 
 
-def _features_by_broker(cluster: Cluster, described: ClusterDescription) -> dict[int, Features]:
+def features_by_broker(cluster: Cluster, described: ClusterDescription) -> dict[int, Features]:
     """Features of the brokers that respond."""
     found = {}
     for one in described.brokers:
@@ -235,7 +240,16 @@ def _features(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
         return change_features(cluster, options, output)
     if options.release_version is not None:
         raise ClientError("--release-version is for 'features upgrade' and 'features downgrade'")
-    told = list(_features_by_broker(cluster, admin.describe_cluster(cluster)).values())
+    told = list(features_by_broker(cluster, admin.describe_cluster(cluster)).values())
+    rows = feature_rows(told)
+    of_versions = [Column(name, heading) for name, heading in _VERSIONS.items()]
+    of_levels = [] if output.is_table else [Column(name) for name in _LEVELS]
+    output.rows([Column("feature"), *of_levels, *of_versions], rows, "no features")
+    return 0
+
+
+def feature_rows(told: Sequence[Features]) -> list[dict[str, Any]]:
+    """Rows of `odradek cluster features`, from what each broker tells. ClientError if none does."""
     if not told:
         raise ClientError("no broker tells its features")
     newest = max(told, key=lambda one: one.epoch)
@@ -251,10 +265,7 @@ def _features(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
                 **dict(zip(_VERSIONS, versions, strict=True)),
             }
         )
-    of_versions = [Column(name, heading) for name, heading in _VERSIONS.items()]
-    of_levels = [] if output.is_table else [Column(name) for name in _LEVELS]
-    output.rows([Column("feature"), *of_levels, *of_versions], rows, "no features")
-    return 0
+    return rows
 
 
 def _common(told: Sequence[Features], name: str) -> tuple[int, int] | tuple[None, None]:
@@ -268,19 +279,7 @@ def _common(told: Sequence[Features], name: str) -> tuple[int, int] | tuple[None
 def _log_dirs(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     brokers = [parse_whole(text, "--broker", 0, 2**31 - 1) for text in options.brokers] or None
     found = admin.describe_log_dirs(cluster, brokers)
-    rows = [
-        {
-            "broker": one.broker,
-            "log_dir": one.path,
-            "online": one.error == ErrorCode.NONE,
-            "replicas": one.replicas,
-            "size_bytes": one.size_bytes,
-            "usable_bytes": one.usable_bytes,
-            "total_bytes": one.total_bytes,
-            "cordoned": one.is_cordoned,
-        }
-        for one in found
-    ]
+    rows = list(map(log_dir_row, found))
     columns = [
         Column("broker", right=True),
         Column("log_dir", "directory"),
@@ -292,3 +291,17 @@ def _log_dirs(cluster: Cluster, options: argparse.Namespace, output: Output) -> 
     ]
     output.rows(columns, rows, "no directories: may this user describe the cluster?")
     return 0
+
+
+def log_dir_row(one: LogDir) -> dict[str, Any]:
+    """With the documented keys."""
+    return {
+        "broker": one.broker,
+        "log_dir": one.path,
+        "online": one.error == ErrorCode.NONE,
+        "replicas": one.replicas,
+        "size_bytes": one.size_bytes,
+        "usable_bytes": one.usable_bytes,
+        "total_bytes": one.total_bytes,
+        "cordoned": one.is_cordoned,
+    }

@@ -272,43 +272,71 @@ def delete(cluster: Cluster, options: argparse.Namespace, output: Output) -> int
 def forget(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     """Deletes commits of a group; the broker refuses those of topics that members read. A share group forgets
     whole topics, and only without members."""
-    listed = named_groups(cluster, [options.group])
-    if len(listed) != 1:
-        raise ClientError(f"{options.group} has to be one group")
-    offsets, refused = offsets_of_groups(cluster, listed)
-    group = listed[0].group
-    committed = offsets[group]
-    chosen = _committed(committed, group, options.topics)
-    is_share = listed[0].type == "share"
-    if is_share:
-        _refuse_single_partitions(group, committed, chosen)
-    topics = sorted({topic for topic, _ in chosen})
-    confirm(options, options.topics, topics, f"delete what {group} has committed for", "topic", "topics")
-    if not options.dry_run and not refused:
-        if is_share:
-            refused += delete_share_offsets(cluster, group, {topic for topic, _ in chosen})
-        else:
-            refused += delete_offsets(cluster, group, chosen)
-    # A share group keeps a topic, another group a partition.
-    kept = {one.name for one in refused}
-    rows: list[dict[str, Any]] = [
-        {
-            "group": group,
-            "topic": topic,
-            "partition": partition,
-            "committed_offset_before": committed[topic, partition],
-            "deleted": not options.dry_run and kept.isdisjoint((topic, f"{topic}-{partition}")),
-        }
-        for topic, partition in chosen
-    ]
+    plan = plan_forget(cluster, options.group, options.topics)
+    topics = sorted({topic for topic, _ in plan.chosen})
+    confirm(options, options.topics, topics, f"delete what {plan.group} has committed for", "topic", "topics")
+    if not options.dry_run:
+        plan.carry_out(cluster)
     columns = [
         Column("topic"),
         Column("partition", right=True),
         Column("committed_offset_before", "before", True),
         Column("deleted"),
     ]
-    output.rows(columns, rows)
-    return failed(refused)
+    output.rows(columns, plan.rows())
+    return failed(plan.refused)
+
+
+@dataclass(slots=True)
+class ForgetPlan:
+    """Commits of a group that are to be deleted; nothing is done before `carry_out`."""
+
+    group: str
+    is_share: bool
+    committed: Offsets
+    chosen: Sequence[TopicPartition]
+    refused: Outcome
+    is_done: bool = False
+
+    def carry_out(self, cluster: Cluster) -> None:
+        """Deletes them; what is refused is in `refused` then. ClientError if all is refused."""
+        if self.refused:
+            return
+        if self.is_share:
+            self.refused += delete_share_offsets(cluster, self.group, {topic for topic, _ in self.chosen})
+        else:
+            self.refused += delete_offsets(cluster, self.group, self.chosen)
+        self.is_done = True
+
+    def rows(self) -> list[dict[str, Any]]:
+        """With the keys of `odradek groups delete-offsets`."""
+        # A share group keeps a topic, another group a partition.
+        kept = {one.name for one in self.refused}
+        return [
+            {
+                "group": self.group,
+                "topic": topic,
+                "partition": partition,
+                "committed_offset_before": self.committed[topic, partition],
+                "deleted": self.is_done and kept.isdisjoint((topic, f"{topic}-{partition}")),
+            }
+            for topic, partition in self.chosen
+        ]
+
+
+def plan_forget(cluster: Cluster, name: str, topics: Sequence[str]) -> ForgetPlan:
+    """The commits for `topics`, which are TOPIC or, unless it is a share group, TOPIC:PARTITION. ClientError
+    for what has no commit, and for a pattern of several groups."""
+    listed = named_groups(cluster, [name])
+    if len(listed) != 1:
+        raise ClientError(f"{name} has to be one group")
+    offsets, refused = offsets_of_groups(cluster, listed)
+    group = listed[0].group
+    chosen = _committed(offsets[group], group, topics)
+    is_share = listed[0].type == "share"
+    if is_share:
+        _refuse_single_partitions(group, offsets[group], chosen)
+    return ForgetPlan(group, is_share, offsets[group], chosen, refused)
 
 
 def _refuse_single_partitions(

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         producers, refused = describe_producers(cluster, leaders_named(cluster, options.topics))
         if options.open:
             producers = [one for one in producers if one.transaction_start_offset is not None]
-        rows = _rows(cluster, producers)
+        rows = producer_rows(cluster, producers)
     columns = [
         Column("topic"),
         Column("partition", "part", True),
@@ -83,7 +83,8 @@ def leaders_named(cluster: Cluster, texts: Sequence[str] | None) -> dict[TopicPa
     return {key: leader for key, leader in leaders.items() if key in single or key[0] in whole}
 
 
-def _rows(cluster: Cluster, producers: Iterable[ProducerState]) -> list[dict[str, Any]]:
+def producer_rows(cluster: Cluster, producers: Iterable[ProducerState]) -> list[dict[str, Any]]:
+    """Rows of `odradek producers`."""
     every = list(producers)
     ids = {one.producer_id for one in every}
     listed = list_transactions(cluster, producer_ids=ids) if ids else []

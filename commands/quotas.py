@@ -38,13 +38,14 @@ _NAME_OF_DEFAULT = "<default>"
 _TYPES = {"user": USER, "client_id": CLIENT_ID, "ip": IP}
 
 
-def _entity_text(entity: Entity) -> str:
+def entity_text(entity: Entity) -> str:
+    """The entity for people: `user=ann client-id=<default>`."""
     return " ".join(
         f"{kind}={_NAME_OF_DEFAULT if name is DEFAULT else name}" for kind, name in entity.items()
     )
 
 
-_ENTITY = Column("entity", text=_entity_text)
+_ENTITY = Column("entity", text=entity_text)
 _CHANGED = [_ENTITY, Column("key"), Column("value_before", "before", True), Column("value", "after", True)]
 
 
@@ -82,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _list(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     rows = [
-        {"entity": one.entity, "key": key, "value": _number(value)}
+        {"entity": one.entity, "key": key, "value": plain_number(value)}
         for one in admin.describe_quotas(cluster, _entity(options))
         for key, value in one.quotas.items()
     ]
@@ -91,17 +92,17 @@ def _list(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
 
 
 def _set(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    entity, changes = _named(options), dict(map(_quota, options.values))
-    before = _quotas(cluster, entity)
+    entity, changes = _named(options), dict(map(parse_quota, options.values))
+    before = quotas_of(cluster, entity)
     return _altered(cluster, options, output, entity, before, changes)
 
 
 def _remove(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     entity = _named(options)
-    before = _quotas(cluster, entity)
+    before = quotas_of(cluster, entity)
     missing = [key for key in options.keys if key not in before]
     if missing or not before:
-        raise ClientError(f"{_entity_text(entity)} has no quota {', '.join(missing)}".rstrip())
+        raise ClientError(f"{entity_text(entity)} has no quota {', '.join(missing)}".rstrip())
     return _altered(cluster, options, output, entity, before, dict.fromkeys(options.keys or before))
 
 
@@ -118,8 +119,8 @@ def _altered(
         {
             "entity": entity,
             "key": key,
-            "value_before": _number(before.get(key)),
-            "value": _number(value),
+            "value_before": plain_number(before.get(key)),
+            "value": plain_number(value),
         }
         for key, value in changes.items()
     ]
@@ -127,7 +128,7 @@ def _altered(
     return 0
 
 
-def _quotas(cluster: Cluster, entity: Entity) -> Mapping[str, float]:
+def quotas_of(cluster: Cluster, entity: Entity) -> Mapping[str, float]:
     """Quotas of this very entity."""
     found = admin.describe_quotas(cluster, entity, only_these_types=True)
     return found[0].quotas if found else {}
@@ -154,7 +155,8 @@ def _named(options: argparse.Namespace) -> Entity:
     return entity
 
 
-def _quota(text: str) -> tuple[str, float]:
+def parse_quota(text: str) -> tuple[str, float]:
+    """KEY=VALUE with a finite number; ClientError."""
     key, equals, value = text.partition("=")
     try:
         number = float(value)
@@ -165,6 +167,6 @@ def _quota(text: str) -> tuple[str, float]:
     return key, number
 
 
-def _number(value: float | None) -> float | None:
+def plain_number(value: float | None) -> float | None:
     """Whole, if it is."""
     return int(value) if value is not None and value.is_integer() else value

@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from odradek.client.admin import topics as admin
@@ -302,7 +303,7 @@ def _offsets(cluster: Cluster, options: argparse.Namespace, output: Output) -> i
 def _create(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     partitions = parse_whole(options.partitions, "--partitions", -1, 2**31 - 1)
     replicas = parse_whole(options.replicas, "--replicas", -1, 2**15 - 1)
-    configs = dict(_config(text) for text in options.configs)
+    configs = dict(parse_config(text) for text in options.configs)
     status, rows = 0, []
     for name in options.topics:
         try:
@@ -363,26 +364,11 @@ def _add_partitions(cluster: Cluster, options: argparse.Namespace, output: Outpu
 
 
 def _trim(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    partitions, missing = _partitions(cluster, options.topics)
-    bounds = offset_bounds(cluster, partitions)
-    before = _trim_offsets(cluster, options.before, bounds)
-    starts: dict[TopicPartition, int] = {}
-    refused: Outcome = []
-    whole = sorted({topic for topic, _ in before})
+    plan = plan_trim(cluster, options.topics, options.before)
+    whole = sorted({topic for topic, _ in plan.before})
     confirm(options, options.topics, whole, "delete records of", "topic", "topics")
-    if before and not options.dry_run:
-        starts, refused = admin.delete_records(cluster, before)
-    rows = [
-        {
-            "topic": topic,
-            "partition": number,
-            "start_offset_before": bounds[topic, number][0],
-            "start_offset": starts.get((topic, number), offset),
-            "records_deleted": max(0, starts.get((topic, number), offset) - bounds[topic, number][0]),
-        }
-        for (topic, number), offset in sorted(before.items())
-        if options.dry_run or (topic, number) in starts
-    ]
+    if not options.dry_run:
+        plan.carry_out(cluster)
     columns = [
         Column("topic"),
         Column("partition", right=True),
@@ -390,8 +376,49 @@ def _trim(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
         Column("start_offset", "start", True),
         Column("records_deleted", "to delete" if options.dry_run else "deleted", True),
     ]
-    output.rows(columns, rows)
-    return failed([*missing, *refused])
+    output.rows(columns, plan.rows())
+    return failed(plan.refused)
+
+
+@dataclass(slots=True)
+class TrimPlan:
+    """Deletion of the first records of partitions; nothing is done before `carry_out`."""
+
+    bounds: Mapping[TopicPartition, tuple[int, int]]
+    before: Mapping[TopicPartition, int]
+    """First offset that stays."""
+    refused: Outcome
+    starts: Mapping[TopicPartition, int] | None = None
+    """First offsets after it was done."""
+
+    def carry_out(self, cluster: Cluster) -> None:
+        """Deletes them; what is refused is in `refused` then."""
+        self.starts = {}
+        if self.before:
+            self.starts, not_done = admin.delete_records(cluster, self.before)
+            self.refused = [*self.refused, *not_done]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows of what is not refused, with the keys of `odradek topics trim`."""
+        starts = self.before if self.starts is None else self.starts
+        return [
+            {
+                "topic": topic,
+                "partition": number,
+                "start_offset_before": self.bounds[topic, number][0],
+                "start_offset": start,
+                "records_deleted": max(0, start - self.bounds[topic, number][0]),
+            }
+            for (topic, number), start in sorted(starts.items())
+        ]
+
+
+def plan_trim(cluster: Cluster, texts: Sequence[str], where: str) -> TrimPlan:
+    """The deletion of the records before `where`: an offset, "end", or a time; `texts` are TOPIC or
+    TOPIC:PARTITION. ClientError for a place that is not understood."""
+    partitions, missing = _partitions(cluster, texts)
+    bounds = offset_bounds(cluster, partitions)
+    return TrimPlan(bounds, _trim_offsets(cluster, where, bounds), missing)
 
 
 def _trim_offsets(
@@ -459,7 +486,8 @@ def _partitions(cluster: Cluster, texts: Sequence[str]) -> tuple[list[TopicParti
     return sorted(present), refused
 
 
-def _config(text: str) -> tuple[str, str]:
+def parse_config(text: str) -> tuple[str, str]:
+    """NAME=VALUE of an option; ClientError."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ClientError(f"--config {text} is not NAME=VALUE")

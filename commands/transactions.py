@@ -2,9 +2,11 @@
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from odradek.client.admin.asking import Refused
 from odradek.client.admin.transactions import (
     HANGING_SECONDS,
     OPEN_STATES,
@@ -17,7 +19,7 @@ from odradek.client.admin.transactions import (
     list_transactions,
 )
 from odradek.client.client_error import ClientError
-from odradek.client.cluster import Cluster
+from odradek.client.cluster import Cluster, TopicPartition
 from odradek.client.progress import duration
 from odradek.commands.actions import act_on_cluster, add_action, add_dry_run, new_actions
 from odradek.commands.asking import failed
@@ -94,7 +96,7 @@ def _list(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     described, refused = describe_transactions(
         cluster, [one for one in listed if one.transactional_id in names]
     )
-    rows = _rows(described)
+    rows = transaction_rows(described)
     if older_s is not None:
         rows = [row for row in rows if row["open_seconds"] is not None and row["open_seconds"] >= older_s]
     _print(output, rows)
@@ -103,7 +105,7 @@ def _list(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
 
 def _describe(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
     described, refused = describe_transactions(cluster, dict.fromkeys(options.ids))
-    _print(output, _rows(described))
+    _print(output, transaction_rows(described))
     return failed(refused)
 
 
@@ -121,7 +123,8 @@ def _print(output: Output, rows: Sequence[dict[str, Any]]) -> None:
     output.rows(columns, rows, "no transactions")
 
 
-def _rows(described: Sequence[TransactionDescription]) -> list[dict[str, Any]]:
+def transaction_rows(described: Sequence[TransactionDescription]) -> list[dict[str, Any]]:
+    """Rows of `odradek transactions list`."""
     now_ms = _now_ms()
     return [
         {
@@ -147,14 +150,8 @@ def _age(start_time_ms: int | None, now_ms: int) -> float | None:
 
 
 def _find_hanging(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    older_ms = 1000 * parse_seconds(options.older, "--older")
-    leaders = leaders_named(cluster, options.topics or None)
-    producers, refused = describe_producers(cluster, leaders)
-    now_ms = _now_ms()
-    found, not_told = hanging(
-        cluster, [one for one in producers if now_ms - one.last_timestamp_ms >= older_ms]
-    )
-    rows = [{**row_of(one, name), "idle_seconds": _age(one.last_timestamp_ms, now_ms)} for one, name in found]
+    older_s = parse_seconds(options.older, "--older")
+    rows, refused = hanging_rows(cluster, leaders_named(cluster, options.topics or None), older_s)
     columns = [
         Column("topic"),
         Column("partition", "part", True),
@@ -166,17 +163,49 @@ def _find_hanging(cluster: Cluster, options: argparse.Namespace, output: Output)
         Column("transactional_id"),
     ]
     output.rows(columns, rows, "no transaction hangs")
-    return failed([*refused, *not_told])
+    return failed(refused)
 
 
-def _abort(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
-    topic, partition = parse_partition(options.partition)
-    producer_id = parse_whole(options.producer_id, "--producer-id")
+def hanging_rows(
+    cluster: Cluster, leaders: Mapping[TopicPartition, int], older_s: float
+) -> tuple[list[dict[str, Any]], list[Refused]]:
+    """Rows of `odradek transactions find-hanging`: of these partitions, without a record for so long."""
+    producers, refused = describe_producers(cluster, leaders)
+    now_ms = _now_ms()
+    found, not_told = hanging(
+        cluster, [one for one in producers if now_ms - one.last_timestamp_ms >= 1000 * older_s]
+    )
+    rows = [{**row_of(one, name), "idle_seconds": _age(one.last_timestamp_ms, now_ms)} for one, name in found]
+    return rows, [*refused, *not_told]
+
+
+@dataclass(frozen=True, slots=True)
+class AbortPlan:
+    """The end of a transaction in one partition; nothing is done before `carry_out`."""
+
+    producer: ProducerState
+    transactional_id: str | None
+    """None if no id has this producer, or if the transaction does not hang."""
+
+    def carry_out(self, cluster: Cluster) -> None:
+        """Aborts it. ClientError for a refusal."""
+        abort_transaction(cluster, self.producer)
+
+    def row(self, *, is_done: bool) -> dict[str, Any]:
+        """With the keys of `odradek transactions abort`."""
+        return {**row_of(self.producer, self.transactional_id), "aborted": is_done}
+
+
+def plan_abort(
+    cluster: Cluster, topic: str, partition: int, producer_id: int, *, is_forced: bool = False
+) -> AbortPlan:
+    """The end of a transaction that hangs; with `is_forced` also of one that its coordinator knows.
+    ClientError for any other, and for a producer that goes on meanwhile."""
     producer = _with_open_transaction(cluster, topic, partition, producer_id)
     found, refused = hanging(cluster, [producer])
-    if refused:
-        return failed(refused)
-    if not found and not options.force:
+    for one in refused:
+        raise one.error
+    if not found and not is_forced:
         raise ClientError(
             f"the transaction of producer {producer_id} in {topic}-{partition} does not hang: its "
             "producer will end it, or its coordinator; --force aborts it in this partition alone"
@@ -184,9 +213,16 @@ def _abort(cluster: Cluster, options: argparse.Namespace, output: Output) -> int
     if _with_open_transaction(cluster, topic, partition, producer_id) != producer:
         # What was asked of the coordinator in between may be about its next transaction.
         raise ClientError(f"producer {producer_id} is writing to {topic}-{partition}, so nothing hangs there")
+    return AbortPlan(producer, found[0][1] if found else None)
+
+
+def _abort(cluster: Cluster, options: argparse.Namespace, output: Output) -> int:
+    topic, partition = parse_partition(options.partition)
+    producer_id = parse_whole(options.producer_id, "--producer-id")
+    plan = plan_abort(cluster, topic, partition, producer_id, is_forced=options.force)
     if not options.dry_run:
-        abort_transaction(cluster, producer)
-    row = {**row_of(producer, found[0][1] if found else None), "aborted": not options.dry_run}
+        plan.carry_out(cluster)
+    row = plan.row(is_done=not options.dry_run)
     columns = [
         Column("topic"),
         Column("partition", "part", True),

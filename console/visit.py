@@ -46,6 +46,8 @@ class Part(Generic[Result]):
 
     value: Result | None
     error: str = ""
+    status: int = 200
+    """Status of a page that has nothing but this part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class Visit:
         except ClientError as error:
             if error.code == ErrorCode.SASL_AUTHENTICATION_FAILED:
                 raise
-            return Part(None, sentence(error))
+            return Part(None, sentence(error), status_of(error))
 
     # Login
 
@@ -177,6 +179,7 @@ def status_of(error: ClientError) -> int:
     if isinstance(error, UnknownTopic) or error.code in (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
     ):
         return 404
     return 403 if error.code in _FORBIDDEN else 502

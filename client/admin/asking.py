@@ -1,10 +1,10 @@
 """Which broker is asked, and refusals of single things."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from odradek.client.client_error import ClientError, Disconnected, error_codes, refusal
+from odradek.client.client_error import ClientError, Disconnected, Unreachable, error_codes, refusal
 from odradek.client.cluster import ANY_NODE, Cluster, Target
 from odradek.wire.errors import ErrorCode, error_of, is_retriable
 from odradek.wire.messages.metadata import MetadataRequest
@@ -53,6 +53,22 @@ def all_brokers(cluster: Cluster) -> list[int]:
     """The ids of the brokers that are there, sorted."""
     response = cluster.ask(ANY_NODE, MetadataRequest(topics=[]))
     return sorted(broker.node_id for broker in response.brokers)
+
+
+def ask_each(
+    cluster: Cluster, brokers: Iterable[int], request: Message, silent: list[Refused] | None = None
+) -> Iterator[tuple[int, Any]]:
+    """Each broker with its response. One that does not answer is added to `silent`; without that,
+    ClientError."""
+    for broker in brokers:
+        try:
+            response = cluster.ask(broker, request)
+        except Unreachable as error:
+            if silent is None:
+                raise
+            silent.append(Refused(f"broker {broker}", error))
+        else:
+            yield broker, response
 
 
 def ask_in_batches(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from odradek.client.admin.asking import Outcome, Refused, all_brokers, ask_in_batches, outcome
+from odradek.client.admin.asking import Outcome, Refused, all_brokers, ask_each, ask_in_batches, outcome
 from odradek.client.client_error import refusal
 from odradek.client.cluster import Cluster, Coordinator, TopicPartition, coordinator_of
 from odradek.wire.errors import ErrorCode, MalformedMessage, error_of
@@ -86,11 +86,11 @@ class GroupDescription:
     members: list[GroupMember]
 
 
-def list_groups(cluster: Cluster) -> list[ListedGroup]:
-    """All that the user may see, sorted by name: each broker tells of those that it coordinates."""
+def list_groups(cluster: Cluster, silent: list[Refused] | None = None) -> list[ListedGroup]:
+    """All that the user may see, sorted by name: each broker tells of those that it coordinates. One that
+    does not answer is added to `silent`; without that, ClientError."""
     found: dict[str, ListedGroup] = {}
-    for broker in all_brokers(cluster):
-        response = cluster.ask(broker, ListGroupsRequest())
+    for broker, response in ask_each(cluster, all_brokers(cluster), ListGroupsRequest(), silent):
         if response.error_code != ErrorCode.NONE:
             raise refusal(f"listing the groups of broker {broker}", response.error_code)
         for one in response.groups:

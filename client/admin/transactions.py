@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from odradek.client.admin.asking import Refused, all_brokers, ask_in_batches
+from odradek.client.admin.asking import Refused, all_brokers, ask_each, ask_in_batches
 from odradek.client.admin.topics import TopicDescription
 from odradek.client.client_error import ClientError, refusal
 from odradek.client.cluster import Cluster, Coordinator, Leader, TopicPartition, coordinator_of, leader_of
@@ -74,13 +74,17 @@ class ProducerState:
 
 
 def list_transactions(
-    cluster: Cluster, *, states: Sequence[str] = (), producer_ids: Collection[int] = ()
+    cluster: Cluster,
+    *,
+    states: Sequence[str] = (),
+    producer_ids: Collection[int] = (),
+    silent: list[Refused] | None = None,
 ) -> list[ListedTransaction]:
-    """Transactions that the user may see, sorted: each broker lists those that it coordinates."""
+    """Transactions that the user may see, sorted: each broker lists those that it coordinates. One that does
+    not answer is added to `silent`; without that, ClientError."""
     found: list[ListedTransaction] = []
     request = ListTransactionsRequest(state_filters=[*states], producer_id_filters=sorted(producer_ids))
-    for broker in all_brokers(cluster):
-        response = cluster.ask(broker, request)
+    for broker, response in ask_each(cluster, all_brokers(cluster), request, silent):
         if response.error_code != ErrorCode.NONE:
             raise refusal(f"listing the transactions of broker {broker}", response.error_code)
         found += [

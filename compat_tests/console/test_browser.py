@@ -26,7 +26,7 @@ SCREENS = {
     "topic-configs": "/topics/orders/configs?edit=retention.ms&all=1",
     "groups": "/groups",
     "group": "/group?id=billing",
-    "brokers": "/configs",
+    "brokers": "/brokers",
     "broker-configs": "/configs?resource=broker:1&edit=log.retention.ms",
     "failure": "/topics/no-such-topic",
 }

@@ -1,6 +1,8 @@
 """Each screen of the console."""
 
 from odradek.console.screens import (
+    acls,
+    brokers,
     configs,
     group,
     groups,
@@ -8,8 +10,16 @@ from odradek.console.screens import (
     message,
     messages,
     partitions,
+    producers,
+    quotas,
+    share_group,
+    streams_group,
     tail,
+    tokens,
+    topic_changes,
     topics,
+    transactions,
+    users,
 )
 
 SCREENS = [
@@ -22,4 +32,14 @@ SCREENS = [
     *groups.SCREENS,
     *group.SCREENS,
     *configs.SCREENS,
+    *transactions.SCREENS,
+    *producers.SCREENS,
+    *share_group.SCREENS,
+    *streams_group.SCREENS,
+    *users.SCREENS,
+    *acls.SCREENS,
+    *quotas.SCREENS,
+    *tokens.SCREENS,
+    *brokers.SCREENS,
+    *topic_changes.SCREENS,
 ]

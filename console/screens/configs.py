@@ -7,7 +7,6 @@ from starlette.responses import Response
 
 from odradek.client.admin import configs as admin
 from odradek.client.admin.configs import Change, Config, ConfigSource, Operation, Resource, ResourceKind
-from odradek.client.admin.description import describe_cluster
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
 from odradek.commands.configs import SOURCES, parse_resource, refuse_unknown, value_after
@@ -39,11 +38,10 @@ async def of_topic(visit: Visit) -> Response:
 
 
 async def of_resource(visit: Visit) -> Response:
-    """The options of the resource of the query; without one, the brokers."""
+    """The options of the resource of the query; without one, the brokers lead there."""
     text = visit.text("resource")
     if not text:
-        brokers = await visit.part(describe_cluster)
-        return visit.page("brokers.html", brokers=brokers)
+        return visit.go("/brokers")
     return await _page(visit, parse_resource(text))
 
 

@@ -1,4 +1,4 @@
-"""One group: its partitions, lag, members and forecast; seek with a dry run, and delete."""
+"""One group: its partitions, lag, members and forecast."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -7,24 +7,19 @@ from typing import Any
 
 from starlette.responses import Response
 
-from odradek.client.admin.groups import delete_groups, describe_groups, offsets_of_groups
-from odradek.client.client_error import ClientError
+from odradek.client.admin.groups import describe_groups, offsets_of_groups
 from odradek.client.cluster import Cluster
-from odradek.commands.group_changes import SeekPlan, named_groups, plan_seek
 from odradek.commands.groups import sum_known
-from odradek.commands.selecting import is_pattern
 from odradek.commands.topics import record_rates
 from odradek.console.listing import Listing
-from odradek.console.rendering import link
+from odradek.console.screens.group_changes import NO_CHANGES, Changes, change_screens, one_group
 from odradek.console.screens.groups import rows_of
-from odradek.console.visit import Part, Screen, Visit, sentence
-from odradek.wire.errors import ErrorCode
+from odradek.console.visit import Screen, Visit
 
 KEYS = ("topic", "partition", "committed_offset", "end_offset", "lag", "lag_seconds", "client_id", "host")
 SAMPLES_MAX = 60
 """Views of a group that its sparkline shows."""
 GROUPS_REMEMBERED = 50
-NAME_CHARACTERS_MAX = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,30 +78,23 @@ async def show(visit: Visit) -> Response:
     return await _page(visit, visit.text("id"))
 
 
-async def _page(
-    visit: Visit, group: str, *, plan: Part[SeekPlan] | None = None, failed: str = ""
-) -> Response:
+async def _page(visit: Visit, group: str, changes: Changes = NO_CHANGES) -> Response:
     part = await visit.part(lambda cluster: _shown(cluster, visit, group))
     listing = None
     if part.value is not None:
         listing = Listing(part.value.rows, "/group", visit.query | {"id": group}, KEYS)
     return visit.page(
         "group.html",
-        200 if part.value is not None or plan is not None else 404,
+        200 if part.value is not None or changes is not NO_CHANGES else 404,
         group=group,
         shown=part,
         listing=listing,
-        plan=plan,
-        moved=visit.whole("moved", 0, 0, 10**6),
-        failed=failed,
-        to=visit.text("to", "start"),
-        topics=visit.text("topics"),
-        has_sought=visit.text("do") == "seek",
+        changes=changes,
     )
 
 
 def _shown(cluster: Cluster, visit: Visit, group: str) -> Shown:
-    listed = _listed(cluster, group)
+    listed = one_group(cluster, group)
     described, refused = describe_groups(cluster, listed)
     for one in refused:
         raise one.error
@@ -124,12 +112,6 @@ def _shown(cluster: Cluster, visit: Visit, group: str) -> Shown:
     return Shown(
         described[0], rows, lag, max(seconds) if seconds and lag is not None else None, forecast, lags
     )
-
-
-def _listed(cluster: Cluster, group: str) -> Any:
-    if not group or len(group) > NAME_CHARACTERS_MAX or is_pattern(group):
-        raise ClientError(f"group {group} cannot be shown", ErrorCode.GROUP_ID_NOT_FOUND)
-    return named_groups(cluster, [group])
 
 
 def _forecast(
@@ -161,50 +143,4 @@ def _remembered(visit: Visit, group: str) -> list[Sample]:
     return found
 
 
-# Changes ----------------------------------------------------------------------------------------------
-
-
-async def seek(visit: Visit) -> Response:
-    """Shows where the commits would go ("do" is plan), or moves them (seek)."""
-    group, to = visit.text("id"), visit.text("to")
-    topics = visit.text("topics").split() or None
-
-    def planned(cluster: Cluster) -> SeekPlan:
-        if is_pattern(group) or not group:
-            raise ClientError("one group can be moved at a time")
-        plan = plan_seek(cluster, group, to, topics)
-        if visit.text("do") == "seek":
-            plan.carry_out(cluster)
-        return plan
-
-    part = await visit.part(planned)
-    if visit.text("do") == "seek" and part.value is not None and not part.value.refused:
-        # A page that is loaded again moves nothing again.
-        return visit.go(link("/group", id=group, moved=len(part.value.after)))
-    return await _page(visit, group, plan=part)
-
-
-async def delete(visit: Visit) -> Response:
-    """Deletes a group whose name was typed."""
-    group = visit.text("id")
-    if visit.text("name") != group:
-        return await _page(
-            visit, group, failed="Type the name of the group to delete it; nothing was deleted."
-        )
-
-    def deleted(cluster: Cluster) -> None:
-        for one in delete_groups(cluster, _listed(cluster, group)):
-            raise one.error
-
-    try:
-        await visit.ask(deleted)
-    except ClientError as error:
-        return await _page(visit, group, failed=sentence(error))
-    return visit.go(link("/groups"))
-
-
-SCREENS = [
-    Screen("/group", show),
-    Screen("/group/seek", seek, ("POST",)),
-    Screen("/group/delete", delete, ("POST",)),
-]
+SCREENS = [Screen("/group", show), *change_screens("/group", _page)]

@@ -5,6 +5,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from odradek.client.admin.asking import Refused
 from odradek.client.admin.groups import ListedGroup, describe_groups, list_groups, offsets_of_groups
 from odradek.client.cluster import Cluster
 from odradek.commands.groups import TYPES, partition_rows, sum_known
@@ -22,8 +23,9 @@ async def show(visit: Visit) -> Response:
     query = visit.query
     text, state, kind = visit.text("filter"), visit.text("state"), visit.text("type")
 
-    def listed(cluster: Cluster) -> tuple[Listing, list[str]]:
-        every = list_groups(cluster)
+    def listed(cluster: Cluster) -> tuple[Listing, list[str], list[Refused]]:
+        silent: list[Refused] = []
+        every = list_groups(cluster, silent)
         states = sorted({one.state for one in every if one.state})
         chosen = [
             one
@@ -41,13 +43,13 @@ async def show(visit: Visit) -> Response:
         ]
         if query.get("sort") in _FROM_COORDINATORS:
             _fill(cluster, rows, chosen)
-            return Listing(rows, "/groups", query, KEYS), states
+            return Listing(rows, "/groups", query, KEYS), states, silent
         listing = Listing(rows, "/groups", query, KEYS)
         by_name = {row["group"]: row for row in rows}
         names = {row["group"] for row in listing.rows}
         shown = [one for one in chosen if one.group in names]
         _fill(cluster, [by_name[one.group] for one in shown], shown)
-        return listing, states
+        return listing, states, silent
 
     return visit.page(
         "groups.html", groups=await visit.part(listed), filter=text, state=state, type=kind, types=TYPES

@@ -7,7 +7,9 @@ const SEQUENCE_MS = 1200; // time between the keys of `g t`
 const byKey = {
   t: "/topics",
   g: "/groups",
-  b: "/configs",
+  b: "/brokers",
+  x: "/transactions",
+  a: "/users",
 };
 
 let pending = 0;

@@ -66,6 +66,18 @@ def produce(cluster, topic, partition, values, *, timestamp=1000, **batch):
     return produce_batch(cluster, topic, partition, build_batch(records, **batch))
 
 
+def write_hanging(cluster, topic, producer_id, *, timestamp):
+    """Records of a transaction of which no coordinator knows."""
+    batch = build_batch(
+        [(0, timestamp, None, b"v", ())],
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    return produce_batch(cluster, topic, 0, batch, f"id-of-{producer_id}")
+
+
 class Transactions:
     """A transactional producer of batches, one transaction at a time."""
 

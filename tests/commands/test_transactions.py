@@ -8,8 +8,7 @@ import pytest
 import odradek
 from odradek.client.cluster import LATEST, Cluster
 from odradek.client.settings import ClientSettings
-from odradek.wire.records import build_batch
-from tests.client.topics import Transactions, create_topic, produce, produce_batch
+from tests.client.topics import Transactions, create_topic, produce, write_hanging
 
 _numbers = itertools.count()
 
@@ -40,18 +39,6 @@ def rows(odradek_command):
 
 def new_id():
     return f"id-{next(_numbers)}"
-
-
-def write_hanging(cluster, topic, producer_id, *, timestamp):
-    """Records of a transaction of which no coordinator knows."""
-    batch = build_batch(
-        [(0, timestamp, None, b"v", ())],
-        producer_id=producer_id,
-        producer_epoch=0,
-        base_sequence=0,
-        transactional=True,
-    )
-    return produce_batch(cluster, topic, 0, batch, f"id-of-{producer_id}")
 
 
 def stable_end(cluster, topic):

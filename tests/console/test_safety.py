@@ -212,7 +212,7 @@ def test_nothing_is_inline_and_nothing_foreign(browser, orders):
         f"/topics/{orders}/messages/0/1",
         "/groups",
         "/group?id=billing",
-        "/configs",
+        "/brokers",
     ):
         page = browser.page(url)
         assert not page.all("style")

@@ -337,7 +337,8 @@ def test_a_change_that_is_wrong_is_refused_with_what_was_typed_in_its_place(brow
 
 
 def test_brokers_lead_to_their_options(browser):
-    page = browser.page("/configs")
+    assert browser.get("/configs").headers["location"] == "/brokers"
+    page = browser.page("/brokers")
     (url,) = [link for link in page.links() if "broker%3A" in link]
     options = browser.page(f"{url}&filter=log.retention.hours")
     assert ["log.retention.hours", "168", "168", "default"] in options.body_rows
@@ -355,7 +356,7 @@ def test_brokers_that_are_away_are_a_sentence_on_each_page():
             "/topics/orders/partitions",
             "/topics/orders/configs",
             "/groups",
-            "/configs",
+            "/brokers",
         ):
             page = browser.page(url)
             assert "No broker answered in 0.2 s" in page.text, url

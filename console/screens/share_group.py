@@ -1,0 +1,119 @@
+"""A share group: members, where it is in each partition, dead letters; its offsets are moved or deleted."""
+
+import asyncio
+from typing import Any
+
+from starlette.responses import Response
+
+from odradek.client.admin.configs import Config, Resource, ResourceKind, describe_configs
+from odradek.client.admin.group_details import ShareOffset, describe_share_group, describe_share_offsets
+from odradek.client.admin.lag import partition_bounds
+from odradek.client.client_error import ClientError
+from odradek.client.cluster import Cluster
+from odradek.commands.groups import sum_known
+from odradek.console.listing import Listing
+from odradek.console.screens.group_changes import NO_CHANGES, Changes, change_screens
+from odradek.console.visit import Part, Screen, Visit
+from odradek.wire.errors import ErrorCode
+
+PATH = "/share-group"
+KEYS = ("topic", "partition", "start_offset", "end_offset", "lag", "acknowledged", "members")
+DEAD_LETTERS = "errors.deadletterqueue."
+"""The beginning of the options of a dead letter queue (KIP-1191)."""
+SHARING = "share."
+"""The beginning of the other options of a share group."""
+
+
+async def show(visit: Visit) -> Response:
+    """The group of the query."""
+    return await _page(visit, visit.text("id"))
+
+
+async def _page(visit: Visit, group: str, changes: Changes = NO_CHANGES) -> Response:
+    def described(cluster: Cluster) -> Any:
+        _check(group)
+        return describe_share_group(cluster, group)
+
+    def options(cluster: Cluster) -> list[Config]:
+        _check(group)
+        found = describe_configs(cluster, Resource(ResourceKind.GROUP, group))
+        return [one for one in found if one.name.startswith((DEAD_LETTERS, SHARING))]
+
+    shown, rows, configs = await asyncio.gather(
+        visit.part(described), visit.part(lambda cluster: _rows(cluster, group)), visit.part(options)
+    )
+    listing = None
+    if rows.value is not None:
+        readers = {} if shown.value is None else _readers(shown.value)
+        for row in rows.value:
+            row["members"] = readers.pop((row["topic"], row["partition"]), 0)
+        not_begun = [_row(topic, number, members) for (topic, number), members in readers.items()]
+        listing = Listing([*rows.value, *not_begun], PATH, visit.query | {"id": group}, KEYS)
+    is_there = shown.value is not None or changes is not NO_CHANGES
+    return visit.page(
+        "share_group.html",
+        200 if is_there else shown.status,
+        group=group,
+        shown=shown,
+        rows=rows,
+        lag=sum_known(row["lag"] for row in rows.value or ()),
+        listing=listing,
+        configs=configs,
+        queue=_queue(configs),
+        changes=changes,
+    )
+
+
+def _check(group: str) -> None:
+    if not group:
+        raise ClientError("a group has a name", ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+def _readers(group: Any) -> dict[tuple[str, int], int]:
+    """How many members have each partition."""
+    found: dict[tuple[str, int], int] = {}
+    for member in group.members:
+        for key in member.partitions:
+            found[key] = found.get(key, 0) + 1
+    return found
+
+
+def _rows(cluster: Cluster, group: str) -> list[dict[str, Any]]:
+    """Where the group is. Of what lies between start and end the coordinator tells how much is left, so the
+    rest is acknowledged already, behind a record that is not."""
+    _check(group)
+    offsets = describe_share_offsets(cluster, group)
+    bounds = partition_bounds(cluster, [(one.topic, one.partition) for one in offsets])
+    return [_of_offset(one, bounds.get((one.topic, one.partition))) for one in offsets]
+
+
+def _of_offset(one: ShareOffset, bounds: tuple[int, int] | None) -> dict[str, Any]:
+    row = _row(one.topic, one.partition, 0)
+    row |= {
+        "start_offset": one.start_offset,
+        "lag": one.lag,
+        "failed": "" if one.error is None else str(one.error),
+    }
+    if bounds is not None:
+        row["end_offset"] = bounds[1]
+        if one.start_offset is not None:
+            between = max(0, bounds[1] - max(one.start_offset, bounds[0]))
+            row["lag"] = between if one.lag is None else min(one.lag, between)
+            row["acknowledged"] = None if one.lag is None else max(0, between - one.lag)
+    return row
+
+
+def _row(topic: str, partition: int, members: int) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(KEYS)
+    return row | {"topic": topic, "partition": partition, "members": members, "failed": ""}
+
+
+def _queue(configs: Part[list[Config]]) -> str:
+    """The topic of dead letters, empty if there is none."""
+    for one in configs.value or ():
+        if one.name == f"{DEAD_LETTERS}topic.name" and one.value:
+            return one.value
+    return ""
+
+
+SCREENS = [Screen(PATH, show), *change_screens(PATH, _page, is_share=True)]

@@ -2,12 +2,14 @@
 
 from odradek.console.screens import (
     configs,
+    export,
     group,
     groups,
     login,
     message,
     messages,
     partitions,
+    produce,
     tail,
     topics,
 )
@@ -16,7 +18,9 @@ SCREENS = [
     *login.SCREENS,
     *topics.SCREENS,
     *messages.SCREENS,
+    *export.SCREENS,
     *message.SCREENS,
+    *produce.SCREENS,
     *tail.SCREENS,
     *partitions.SCREENS,
     *groups.SCREENS,

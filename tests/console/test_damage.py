@@ -21,9 +21,9 @@ from tests.console.served import console
 
 MB = 1_000_000
 SIZE = 100 * MB
-COPIES_MAX = 3
-"""Times the size that the memory of the console may grow by: the response of the broker, the record, and what
-is on its way to the browser."""
+COPIES_MAX = 3.5
+"""Times the size that the memory of the console may grow by: the response of the broker, the records of its
+batch, and the content of the record, for a moment all three."""
 ATTRIBUTES_POSITION, CRC_POSITION = 21, 17
 
 

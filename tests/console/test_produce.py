@@ -158,8 +158,8 @@ def test_what_is_not_understood_is_a_sentence_and_what_was_typed_stays(browser, 
         ({"partition": "2"}, "has 2 partitions, counted from 0"),
         ({"partition": "x"}, "is not a number"),
         ({"value_form": "base64"}, "value is not base64"),
-        ({"headers": "a=1\nnothing"}, "line 2 of the headers is neither"),
-        ({"headers": '{"key": 1}'}, "line 1 of the headers has a"),
+        ({"headers": "a=1\nnothing"}, "Line 2 of the headers is neither"),
+        ({"headers": '{"key": 1}'}, "Line 1 of the headers has a"),
         ({"value_form": SAME}, "none is named"),
         ({"value_form": SAME, "source": "0-7", "source_topic": topic}, "ends before offset 0"),
         ({"value_form": SAME, "source": "x", "source_topic": topic}, "no such offset"),
@@ -181,7 +181,7 @@ def test_what_is_not_understood_is_a_sentence_and_what_was_typed_stays(browser, 
             typed = base64.b64decode(typed).decode()
         assert typed == "typed é\u202e" or "value_form" in change
     assert records_of(cluster, topic, 2) == []
-    assert "no such offset" in browser.page(f"/produce?topic={topic}&from=0-x").text
+    assert "no such offset" in browser.page(f"/produce?topic={topic}&from=0-x", 404).text
 
 
 def test_a_read_only_console_writes_nothing(broker, cluster, orders):

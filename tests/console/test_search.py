@@ -110,9 +110,8 @@ def test_contents_that_are_slow_to_decode_do_not_hold_up_a_page(cluster, orders,
     (_, value) = Contents("auto", orders).both(Record(0, 0, b"k", b"v", ()))
     calls = []
     monkeypatch.setattr(Contents, "both", lambda self, record: (calls.append(next(seconds)), value)[1:] * 2)
-    (first, *_) = steps(
-        cluster, orders, 3, limit=50, is_newest_first=True, clock=lambda: float(calls[-1]) if calls else 0.0
-    )
+    clock = lambda: float(calls[-1]) if calls else 0.0  # noqa: E731
+    first = next(steps(cluster, orders, 3, limit=50, is_newest_first=True, clock=clock))
     assert len(first.hits) == 50
     assert 2 <= len(calls) < 6
     assert {hit.value.note for hit in first.hits[10:]} == {TOO_LATE}
@@ -127,5 +126,5 @@ def test_only_what_is_shown_is_decoded(cluster, orders, monkeypatch):
         return both(self, record)
 
     monkeypatch.setattr(Contents, "both", counted)
-    (first, *_) = steps(cluster, orders, 3, limit=10, is_newest_first=True)
+    first = next(steps(cluster, orders, 3, limit=10, is_newest_first=True))
     assert len(first.hits) == len(decoded) == 10

@@ -23,6 +23,7 @@ from benchmarks import (
     cluster,
     cold_reads,
     command_line,
+    console,
     groups,
     log_growth,
     machine,
@@ -95,6 +96,9 @@ PARTS = {
     "metrics": Part("what metrics cost a request, and a scrape of 20,000 series", 3, alone(metrics.measure)),
     "commands": Part(
         "how long commands take, and records a second of consume", 2, alone(command_line.measure)
+    ),
+    "console": Part(
+        "the web console: first page, search, p99 of produces beside it", 4, alone(console.measure)
     ),
     "clock": Part("how long a day of the test kit's clock takes", 1, alone(clock.measure)),
     "partitions": Part(

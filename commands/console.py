@@ -7,6 +7,7 @@ from dataclasses import replace
 from odradek.client.client_error import ClientError
 from odradek.client.connecting import add_connection_arguments, client_settings, options_of, settings_of
 from odradek.client.settings import ClientSettings
+from odradek.commands.schemas import add_schema_arguments, schemas_of
 from odradek.commands.selecting import parse_whole
 
 DEFAULT_LISTEN = "127.0.0.1:9080"
@@ -62,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--tls-certificate", metavar="FILE", help="serve https with this certificate (PEM)")
     group.add_argument("--tls-key", metavar="FILE", help="its key (PEM), without a password")
+    add_schema_arguments(parser)
     group.add_argument(
         "--fd",
         metavar="N",
@@ -87,6 +89,7 @@ def run(options: argparse.Namespace) -> int:
         is_anonymous=options.anonymous,
         hosts=frozenset([*options.hosts, host]),
         mechanism=mechanism,
+        schemas=schemas_of(options),
     )
     if options.fd is None:
         check_listener(settings, host)

@@ -22,6 +22,7 @@ from odradek.commands.reading_range import Place, Range, parse_range
 from odradek.commands.record_format import FORMAT_HELP, RecordFormat
 from odradek.commands.record_json import json_lines
 from odradek.commands.record_printer import Lines, RecordPrinter, Test
+from odradek.commands.schemas import SCHEMAS_HELP, add_schema_arguments, schemas_of
 from odradek.commands.selecting import matching, no_such, parse_partition, parse_whole
 from odradek.config.command_line import exact
 from odradek.wire.record_layout import Record
@@ -35,6 +36,8 @@ EXAMPLES = f"""\
 {FORMAT_HELP}
 
 {DECODE_HELP}
+
+{SCHEMAS_HELP}
 
 where to begin (-o):
   start, end        or kcat's beginning; in every partition
@@ -60,6 +63,7 @@ examples:
   odradek consume orders -o 2026-11-27T09:00 --until 2026-11-27T10:00 --json
   odradek consume orders --grep refund -n 5
   odradek consume __consumer_offsets --decode auto -f '%k %s\\n'
+  odradek consume orders --decode auto --schema-registry http://localhost:8081
   odradek consume metrics -s key=q -s 'value=<hhs' -f '%k: %s\\n'
   odradek consume orders --key 'o-991' --json
   odradek consume orders -K :                       key:value in each line
@@ -149,6 +153,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     printing.add_argument("-Z", "--nulls", action="store_true", help="show null keys and values as NULL")
     printing.add_argument("-u", "--unbuffered", action="store_true", help="write each record at once")
     printing.add_argument("-q", "--quiet", action="store_true", help="no notes on stderr")
+    add_schema_arguments(parser)
     add_connection_arguments(parser)
     parser.set_defaults(usage_error=parser.error)
 
@@ -281,7 +286,9 @@ def _lines(options: argparse.Namespace) -> Lines:
         options.usage_error("-K and -D do not go with -f, which says it itself, nor with --json")
     decoders = None
     if options.decode is not None or options.packs:
-        decoders = Decoders(options.decode, options.packs)
+        decoders = Decoders(options.decode, options.packs, schemas_of(options))
+    elif options.schema_registry is not None or options.schemas is not None:
+        options.usage_error("--schema-registry and --schemas are for --decode (auto, avro, protobuf)")
     if options.output != LINES[0]:
         lines = json_lines if decoders is None else decoders.json_lines
         return _for_terminal(lines) if is_terminal else lines

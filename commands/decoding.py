@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 from odradek.client.client_error import ClientError
 from odradek.client.stored_records import StoredBatch
 from odradek.commands.message_pack import NotMessagePack, read_message_pack
+from odradek.commands.protobuf_values import NotProtobuf, read_fields
 from odradek.commands.record_json import json_lines
+from odradek.commands.schemas import Found, NoSchema, Schemas
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.readable import internal_reader
 from odradek.wire.record_layout import Record
@@ -23,16 +25,19 @@ from odradek.wire.record_layout import Record
 DECODE_HELP = """\
 decoding (--decode, and -s as kcat has it) of keys and values, for %s, %k, the default and --json:
   auto      records of internal topics (__consumer_offsets, ...) by their fields; else JSON, UTF-8
-            without control characters, MessagePack, other UTF-8, whichever is first; else hex
-  internal, json, utf-8, msgpack, hex
-            this form, and hex for what does not have it; values of more than 1 MiB are not parsed
+            without control characters, MessagePack, Protobuf by the numbers of its fields, other
+            UTF-8, whichever is first; else hex; before all, what a schema is there for
+  internal, json, utf-8, msgpack, avro, protobuf, hex
+            this form, and hex for what does not have it; values of more than 1 MiB are not parsed;
+            avro needs a schema (below), protobuf may have one
   -s key=PACK, -s value=PACK, -s PACK (both)
             numbers one after the other: b B (8 bits, signed and not), h H (16), i I (32), q Q (64),
             c a character, s the rest as text, $ the end; > big-endian (default), < little-endian;
             without $ what follows is not looked at
-  --json has key_form, key_decoded, value_form and value_decoded beside the bytes, which stay."""
+  --json has key_form, key_decoded, value_form and value_decoded beside the bytes, which stay; and
+            key_note, value_note: the schema, or why there is none."""
 
-FORMS = ("auto", "json", "msgpack", "utf-8", "hex", "internal", "avro")
+FORMS = ("auto", "json", "msgpack", "utf-8", "hex", "internal", "avro", "protobuf")
 PARSED_BYTES_MAX = 1 << 20
 """Larger contents are text or hex."""
 _NOT_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -43,33 +48,35 @@ class Decoded(NamedTuple):
     """A key or a value."""
 
     form: str
-    """json, msgpack, utf-8, hex, internal, pack, or null."""
+    """json, msgpack, avro, protobuf, utf-8, hex, internal, pack, or null."""
     value: Any
     """For JSON."""
     text: bytes | None
     """For a format; None is null."""
+    note: str = ""
+    """Which schema it has; for hex, why it was not decoded."""
 
 
-Parse = Callable[[bytes], Decoded | None]
-"""None: the content does not have this form."""
+Parse = Callable[[bytes], Decoded | str | None]
+"""None: the content does not have this form; a text: it should have, and this is wrong."""
 _NULL = Decoded("null", None, None)
 
 
 class Decoders:
     """The decoders of all topics, by the options; ClientError for what is not understood."""
 
-    def __init__(self, form: str | None, packs: Sequence[str]) -> None:
+    def __init__(self, form: str | None, packs: Sequence[str], schemas: Schemas | None = None) -> None:
         """Without a form what has no pack stays as it is."""
-        self._form = form
-        self._packs = {part: parse for text in packs for part, parse in _packs(text).items()}
-        if form == "avro":
+        self._form, self._schemas = form, schemas or Schemas()
+        self._packs = {part: parse for text in packs for part, parse in _packs(text, self._schemas).items()}
+        if form == "avro" and not self._schemas:
             raise ClientError(_NO_AVRO)
         self._made: dict[str, Decoder] = {}
 
     def of(self, topic: str) -> "Decoder":
         found = self._made.get(topic)
         if found is None:
-            found = self._made[topic] = Decoder(self._form, self._packs, topic)
+            found = self._made[topic] = Decoder(self._form, self._packs, topic, self._schemas)
         return found
 
     def json_lines(self, topic: str, partition: int, batch: StoredBatch) -> list[bytes]:
@@ -87,9 +94,9 @@ class Decoders:
 class Decoder:
     """Decoder for the records of one topic."""
 
-    def __init__(self, form: str | None, packs: dict[str, Parse], topic: str) -> None:
-        self._key = _parses(form, packs.get("key"))
-        self._value = _parses(form, packs.get("value"))
+    def __init__(self, form: str | None, packs: dict[str, Parse], topic: str, schemas: Schemas) -> None:
+        self._key = _parses(form, packs.get("key"), _by_schema(schemas, topic, "key", form))
+        self._value = _parses(form, packs.get("value"), _by_schema(schemas, topic, "value", form))
         self._read = internal_reader(topic) if form in ("auto", "internal") and not packs else None
 
     def both(self, record: Record) -> tuple[Decoded, Decoded]:
@@ -116,6 +123,7 @@ class Decoder:
 def _members(key: Decoded, value: Decoded) -> str:
     return "".join(
         f', "{name}_form": "{one.form}", "{name}_decoded": {_json_text(one.value)}'
+        + (f', "{name}_note": {_json_text(one.note)}' if one.note else "")
         for name, one in (("key", key), ("value", value))
     )
 
@@ -123,13 +131,17 @@ def _members(key: Decoded, value: Decoded) -> str:
 # Forms ------------------------------------------------------------------------------------------------
 
 
-def _parses(form: str | None, pack: Parse | None) -> tuple[Parse, ...]:
+def _parses(form: str | None, pack: Parse | None, by_schema: Sequence[Parse]) -> tuple[Parse, ...]:
     if pack is not None:
         return (pack,)
     if form is None:
         return (_as_it_is,)
     if form == "auto":
-        return _json, _plain_text, _message_pack, _text
+        return *by_schema, _json, _plain_text, _message_pack, _protobuf_fields, _text
+    if form == "avro":
+        return tuple(by_schema)
+    if form == "protobuf":
+        return *by_schema, _protobuf_fields
     return {"json": (_json,), "msgpack": (_message_pack,), "utf-8": (_text,)}.get(form, ())
 
 
@@ -138,9 +150,41 @@ def _first(parses: Sequence[Parse], content: bytes | None) -> Decoded:
         return _NULL
     for parse in parses:
         found = parse(content)
+        if isinstance(found, str):
+            return Decoded("hex", content.hex(), content.hex().encode(), found)
         if found is not None:
             return found
     return Decoded("hex", content.hex(), content.hex().encode())
+
+
+def _by_schema(schemas: Schemas, topic: str, part: str, form: str | None) -> list[Parse]:
+    """Parsers by a file of the topic, then by Confluent's header."""
+    if form not in ("auto", "avro", "protobuf"):
+        return []
+    finds: list[Callable[[bytes], Found | None]] = []
+    if schemas.folder is not None:
+        finds.append(lambda content: schemas.of_topic(topic, part, content))
+    if schemas.registry is not None:
+        finds.append(schemas.framed)
+    return [_with_schema(find, form) for find in finds]
+
+
+def _with_schema(find: Callable[[bytes], Found | None], form: str) -> Parse:
+    def parse(content: bytes) -> Decoded | str | None:
+        if len(content) > PARSED_BYTES_MAX:
+            return None
+        try:
+            found = find(content)
+        except NoSchema as error:
+            return str(error)
+        if found is None or form not in ("auto", found.form):
+            return None
+        try:
+            return _decoded(found.form, found.value)._replace(note=found.note)
+        except (ValueError, RecursionError):
+            return f"{found.note} gives what JSON has no form for"
+
+    return parse
 
 
 def _decoded(form: str, value: Any) -> Decoded:
@@ -179,6 +223,15 @@ def _as_it_is(content: bytes) -> Decoded:
     return _text(content) or Decoded("hex", content.hex(), content)
 
 
+def _protobuf_fields(content: bytes) -> Decoded | None:
+    if len(content) > PARSED_BYTES_MAX:
+        return None
+    try:
+        return _decoded("protobuf", read_fields(content))
+    except NotProtobuf:
+        return None
+
+
 def _message_pack(content: bytes) -> Decoded | None:
     if len(content) > PARSED_BYTES_MAX:
         return None
@@ -191,24 +244,25 @@ def _message_pack(content: bytes) -> Decoded | None:
 # Packs ------------------------------------------------------------------------------------------------
 
 _NO_AVRO = (
-    "avro needs the schemas of a registry, which this command does not ask: "
-    "--decode hex shows the bytes, and -f '%s' writes them to a program that decodes them"
+    "avro needs schemas: name a registry (--schema-registry http://HOST:8081) or a folder (--schemas DIR)"
 )
 
 
-def _packs(text: str) -> dict[str, Parse]:
+def _packs(text: str, schemas: Schemas) -> dict[str, Parse]:
     """By part of the record; ClientError."""
     part, equals, pack = text.partition("=")
     if not equals:
-        return dict.fromkeys(("key", "value"), _pack(text))
+        return dict.fromkeys(("key", "value"), _pack(text, schemas))
     if part not in ("key", "value"):
         raise ClientError(f"-s {text} is not understood: -s key=PACK, -s value=PACK or -s PACK")
-    return {part: _pack(pack)}
+    return {part: _pack(pack, schemas)}
 
 
-def _pack(pack: str) -> Parse:
+def _pack(pack: str, schemas: Schemas) -> Parse:
     if pack == "avro":
-        raise ClientError(_NO_AVRO)
+        if schemas.registry is None:
+            raise ClientError(_NO_AVRO)
+        return _with_schema(schemas.framed, "avro")
     if not re.fullmatch(r"[<>bBhHiIqQc]*s?\$?", pack) or not pack.strip("<>$"):
         raise ClientError(
             f"-s {pack!r} is not understood: letters of b B h H i I q Q c, one s behind them, $ at the end, "

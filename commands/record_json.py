@@ -3,7 +3,7 @@
 Keys: topic, partition, offset, timestamp (ms since 1970), timestamp_type (create, append, none), key, value,
 headers: a list of {"key", "value"} in order. Bytes that are no UTF-8 are under the same name with `_base64`
 after it; null is null. A control record has also `control` (commit, abort, other). `consume --decode` adds
-key_form, key_decoded, value_form and value_decoded, which are not read.
+key_form, key_decoded, value_form and value_decoded, and maybe key_note and value_note; they are not read.
 """
 
 import base64
@@ -33,6 +33,8 @@ _KEYS = frozenset(
         "key_decoded",
         "value_form",
         "value_decoded",
+        "key_note",
+        "value_note",
     }
 )
 TIMESTAMPS = range(-1, 2**62)
@@ -126,7 +128,7 @@ def read_record(line: bytes) -> ReadRecord:
         _number(found, "timestamp", TIMESTAMPS),
         _content(found, "key"),
         _content(found, "value"),
-        _headers(found.get("headers")),
+        headers_of(found.get("headers")),
     )
 
 
@@ -160,7 +162,8 @@ def _content(found: Mapping[str, Any], name: str) -> bytes | None:
         raise ClientError(f"has a {what}") from None
 
 
-def _headers(found: Any) -> list[tuple[str, bytes | None]]:
+def headers_of(found: Any) -> list[tuple[str, bytes | None]]:
+    """Headers of a list that was JSON; ClientError with the reason ("has a header that ...")."""
     if found is None:
         return []
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from odradek.commands.decoding import PARSED_BYTES_MAX, Decoded, Decoders
+from odradek.commands.schemas import Schemas
 from odradek.wire.record_layout import Record
 
-FORMS: Final = ("auto", "json", "msgpack", "utf-8", "hex")
+FORMS: Final = ("auto", "json", "msgpack", "avro", "protobuf", "utf-8", "hex")
 """Forms that a person may choose; "auto" finds one, also that of internal topics."""
 ROW_CHARACTERS = 400
 """Shown of a key or value in a list."""
@@ -22,6 +23,7 @@ WHOLE_CHARACTERS = 100_000
 """Shown of one on a page of its own."""
 BEGINNING_BYTES = 256 << 10
 """Decoded of what is too large to be parsed."""
+TOO_LATE = "there was no time left to decode it"
 HEX_LINE_BYTES = 16
 HEADERS_SHOWN = 100
 
@@ -30,19 +32,23 @@ class Shown(NamedTuple):
     """A key or value as a page shows it."""
 
     form: str
-    """json, msgpack, utf-8, hex, internal, or null."""
+    """json, msgpack, avro, protobuf, utf-8, hex, internal, or null."""
     text: str
     size_bytes: int | None
     """Size of the content; None for null."""
     is_cut: bool
     """Whether the text is only its beginning."""
+    note: str = ""
+    """Which schema it has; for hex, why it was not decoded."""
 
 
 class Contents:
     """The texts of the records of one topic, in a form."""
 
-    def __init__(self, form: str, topic: str, characters_max: int = ROW_CHARACTERS) -> None:
-        self._decoder = Decoders(form if form in FORMS else "auto", ()).of(topic)
+    def __init__(
+        self, form: str, topic: str, characters_max: int = ROW_CHARACTERS, schemas: Schemas | None = None
+    ) -> None:
+        self._decoder = decoders_of(form, schemas).of(topic)
         self._characters_max = characters_max
 
     def both(self, record: Record) -> tuple[Shown, Shown]:
@@ -51,6 +57,16 @@ class Contents:
         decoded = self._decoder.both(record._replace(key=_beginning(key), value=_beginning(value)))
         return self._shown(decoded[0], key), self._shown(decoded[1], value)
 
+    def not_decoded(self, record: Record) -> tuple[Shown, Shown]:
+        """Key and value as hex, with the reason: there is no time left."""
+        found = []
+        for content in (record.key, record.value):
+            some = None if content is None else bytes(content[: self._characters_max])
+            text = None if some is None else some.hex().encode()
+            shown = self._shown(Decoded("hex", None, text, TOO_LATE), _bytes(content))
+            found.append(shown._replace(is_cut=shown.is_cut or len(content or b"") > self._characters_max))
+        return found[0], found[1]
+
     def _shown(self, decoded: Decoded, content: bytes | None) -> Shown:
         if content is None or decoded.text is None:
             return Shown("null", "", None, False)
@@ -58,12 +74,18 @@ class Contents:
         is_cut = len(content) > PARSED_BYTES_MAX or len(decoded.text) > 4 * self._characters_max
         if len(text) > self._characters_max:
             text, is_cut = text[: self._characters_max], True
-        return Shown(decoded.form, text, len(content), is_cut)
+        return Shown(decoded.form, text, len(content), is_cut, decoded.note)
+
+
+def decoders_of(form: str, schemas: Schemas | None) -> Decoders:
+    """The decoders of a form; "auto" for what is none. Without schemas nothing is Avro."""
+    wanted = form if form in FORMS else "auto"
+    return Decoders("hex" if wanted == "avro" and not schemas else wanted, (), schemas)
 
 
 def pretty(shown: Shown) -> str:
     """JSON over several lines; every other text, and JSON that is cut, as it is."""
-    if shown.is_cut or shown.form not in ("json", "msgpack", "internal"):
+    if shown.is_cut or shown.form not in ("json", "msgpack", "avro", "protobuf", "internal"):
         return shown.text
     try:
         return json.dumps(json.loads(shown.text), indent=2, ensure_ascii=False)

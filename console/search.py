@@ -10,12 +10,14 @@ back from the ends. What is shown is in the order of the partitions, and between
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from odradek.client.cluster import Cluster
 from odradek.client.reading import PARTITION_BYTES, Reader
 from odradek.client.stored_records import batches_of
 from odradek.console.contents import Contents, Shown, header_texts
 from odradek.console.filters import Chooses
+from odradek.wire.record_layout import Record
 
 STEP_S = 2.0
 """How long one step takes, with one window more at most."""
@@ -27,6 +29,10 @@ FIRST_WINDOW = 4
 WINDOW_MAX = 1 << 17
 WINDOW_RECORD_BYTES = 1 << 10
 """Expected size of a record, for the size of responses."""
+DECODE_S = 2.0
+"""Bound of the time in which what is shown is decoded, with one record more at most."""
+KEPT_BYTES_MAX = 64 << 10
+"""Size of a record that waits until it is known whether it is shown."""
 FETCH_BYTES_MIN = 32 << 10
 
 
@@ -41,6 +47,22 @@ class Hit:
     key: Shown
     value: Shown
     headers: list[tuple[str, str]]
+
+
+class _Found(NamedTuple):
+    """A record that is chosen, and may be shown."""
+
+    partition: int
+    timestamp_type: str
+    record: Record
+
+    @property
+    def offset(self) -> int:
+        return self.record.offset
+
+    @property
+    def timestamp_ms(self) -> int:
+        return self.record.timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +101,7 @@ class _Reached:
     """Hits and places so far."""
 
     positions: dict[int, int]
-    hits: dict[int, list[Hit]]
+    hits: "dict[int, list[Hit | _Found]]"
     """By partition, in the order of the search; one more than the limit at most."""
     looked_at: int = 0
     reached_ms: int | None = None
@@ -105,7 +127,7 @@ def search(cluster: Cluster, wanted: Wanted, clock: Callable[[], float] = time.m
             reached.window = min(WINDOW_MAX, 4 * reached.window)
         elif after - before > SLOW_S:
             reached.window = max(1, reached.window // 2)
-    return _merged(wanted, reached)
+    return _merged(wanted, reached, clock)
 
 
 def _windows(wanted: Wanted, reached: _Reached) -> dict[int, tuple[int, int]]:
@@ -124,7 +146,7 @@ def _windows(wanted: Wanted, reached: _Reached) -> dict[int, tuple[int, int]]:
 def _read(
     cluster: Cluster, wanted: Wanted, windows: Mapping[int, tuple[int, int]], reached: _Reached
 ) -> None:
-    found: dict[int, list[Hit]] = {number: [] for number in windows}
+    found: dict[int, list[Hit | _Found]] = {number: [] for number in windows}
     keeps = wanted.limit + 1
     reader = Reader(
         cluster,
@@ -142,18 +164,9 @@ def _read(
                 if wanted.chooses is not None and not wanted.chooses(record):
                     continue
                 if wanted.is_newest_first or len(hits) < keeps:
-                    key, value = wanted.contents.both(record)
-                    hits.append(
-                        Hit(
-                            fetched.partition,
-                            record.offset,
-                            record.timestamp,
-                            batch.timestamp_type,
-                            key,
-                            value,
-                            header_texts(record.headers),
-                        )
-                    )
+                    one = _Found(fetched.partition, batch.timestamp_type, record)
+                    # A large record does not stay in memory: its beginning is all that is shown.
+                    hits.append(_hit(wanted, one) if _size(record) > KEPT_BYTES_MAX else one)
                     if len(hits) > keeps:
                         del hits[0]
     for number, (start, end) in windows.items():
@@ -165,11 +178,36 @@ def _read(
             del hits[keeps:]
 
 
-def _merged(wanted: Wanted, reached: _Reached) -> Step:
+def _size(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"")
+
+
+def _hit(wanted: Wanted, found: "_Found", *, in_time: bool = True) -> Hit:
+    record = found.record
+    key, value = wanted.contents.both(record) if in_time else wanted.contents.not_decoded(record)
+    return Hit(
+        found.partition,
+        record.offset,
+        record.timestamp,
+        found.timestamp_type,
+        key,
+        value,
+        header_texts(record.headers),
+    )
+
+
+def _decoded(wanted: Wanted, chosen: "list[Hit | _Found]", clock: Callable[[], float]) -> list[Hit]:
+    """What is shown is decoded last, and as long as there is time: schemas may come from elsewhere, and a
+    content may be slow to decode."""
+    until = clock() + DECODE_S
+    return [one if isinstance(one, Hit) else _hit(wanted, one, in_time=clock() < until) for one in chosen]
+
+
+def _merged(wanted: Wanted, reached: _Reached, clock: Callable[[], float]) -> Step:
     """The first hits of all partitions; the others are found again by the next step."""
     queues = {number: hits for number, hits in reached.hits.items() if hits}
     places = dict.fromkeys(queues, 0)
-    chosen: list[Hit] = []
+    chosen: list[Hit | _Found] = []
     best = max if wanted.is_newest_first else min
     while queues and len(chosen) < wanted.limit:
         number = best(queues, key=lambda one: (queues[one][places[one]].timestamp_ms, -one))
@@ -178,10 +216,16 @@ def _merged(wanted: Wanted, reached: _Reached) -> Step:
         if places[number] == len(queues[number]):
             del queues[number]
     positions = dict(reached.positions)
-    for number, hits in queues.items():
-        following = hits[places[number]].offset
+    for number, rest in queues.items():
+        following = rest[places[number]].offset
         positions[number] = following + 1 if wanted.is_newest_first else following
-    return Step(chosen, positions, _left(wanted, positions), reached.looked_at, reached.reached_ms)
+    return Step(
+        _decoded(wanted, chosen, clock),
+        positions,
+        _left(wanted, positions),
+        reached.looked_at,
+        reached.reached_ms,
+    )
 
 
 def _left(wanted: Wanted, positions: Mapping[int, int]) -> int:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from odradek.client.client_error import ClientError
 from odradek.client.settings import ClientSettings
+from odradek.commands.schemas import Schemas
 
 PATIENCE_MS = 6_000
 """How long a page waits for brokers that do not respond; each part of it says so then."""
@@ -25,6 +26,8 @@ class ConsoleSettings:
     """Nobody logs in: all who reach the console use the connection as it is configured."""
     hosts: frozenset[str] = field(default_factory=frozenset)
     """Names under which browsers reach the console, beside addresses and localhost."""
+    schemas: Schemas = field(default_factory=Schemas)
+    """Where schemas of Avro and Protobuf are from."""
     mechanism: str = ""
     """The SASL mechanism of the login; empty without SASL."""
 

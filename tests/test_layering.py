@@ -164,6 +164,7 @@ SHOWN_BY_THE_CONSOLE = {
     "odradek.commands.output",
     "odradek.commands.reading_range",
     "odradek.commands.record_json",
+    "odradek.commands.schemas",
     "odradek.commands.selecting",
     "odradek.commands.topics",
 }

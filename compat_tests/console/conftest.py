@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pathlib
 import shutil
@@ -21,6 +22,7 @@ from odradek.embedding.free_port import free_port
 from tests.client.topics import create_topic, produce
 from tests.console.conftest import NO_RETENTION, write_orders
 from tests.console.served import console
+from tests.registries import Registry, framed
 
 REPORTS = pathlib.Path(__file__).parent.parent.parent / "build" / "reports" / "console"
 TIMEOUT_MS = 120_000
@@ -66,14 +68,21 @@ def cluster() -> Iterator[Cluster]:
                 b"\x00" * 50,
             ],
         )
+        decoded = create_topic(connected, name="decoded")
+        contents = [framed(12, b"\x0e\x04hi"), framed(13, b"\x0e"), b"\x08\x01\x12\x02\x08\x05"]
+        produce(connected, decoded, 0, contents)
         yield connected
 
 
 @pytest.fixture(scope="session")
 def url(cluster: Cluster) -> Iterator[str]:
     """A console without a login."""
-    with console("-b", str(cluster.settings.bootstrap_servers), "--listen", "0") as running:
-        yield running.url
+    with Registry() as registry:
+        fields = [{"name": "id", "type": "long"}, {"name": "state", "type": "string"}]
+        registry.schemas[12] = {"schema": json.dumps({"type": "record", "name": "O", "fields": fields})}
+        address = str(cluster.settings.bootstrap_servers)
+        with console("-b", address, "--listen", "0", "--schema-registry", registry.url) as running:
+            yield running.url
 
 
 @pytest.fixture(scope="session")

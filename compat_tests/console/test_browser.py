@@ -12,7 +12,9 @@ from compat_tests.console.conftest import KINDS, PASSWORD, TIMEOUT_MS, USER, Ope
 from compat_tests.console.page_checks import check_page
 from odradek.client.cluster import Cluster
 from odradek.client.group_offsets import commit, committed
-from tests.client.topics import create_topic, produce
+from odradek.wire.records import build_batch
+from tests.client.topics import create_topic, produce, produce_batch
+from tests.console.test_nasty import NUMBER, messages
 
 expect.set_options(timeout=TIMEOUT_MS)
 
@@ -22,6 +24,10 @@ SCREENS = {
     "search": "/topics/orders/messages?value=refund&rows=25",
     "nasty": "/topics/nasty",
     "message": "/topics/orders/messages/0/3",
+    "decoded": "/topics/decoded",
+    "not-decoded": "/topics/decoded/messages/0/1",
+    "produce": "/produce?topic=orders",
+    "produce-again": "/produce?topic=orders&from=0-3",
     "partitions": "/topics/orders/partitions",
     "topic-configs": "/topics/orders/configs?edit=retention.ms&all=1",
     "groups": "/groups",
@@ -30,6 +36,11 @@ SCREENS = {
     "broker-configs": "/configs?resource=broker:1&edit=log.retention.ms",
     "failure": "/topics/no-such-topic",
 }
+
+STRANGE = """() => [...document.querySelectorAll("*")]
+  .filter((e) => e.localName.startsWith("x-evil") || /^(img|iframe|base|object|style)$/.test(e.localName) ||
+    [...e.attributes].some((a) => a.name.startsWith("on")))
+  .map((e) => e.outerHTML.slice(0, 120))"""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -75,6 +86,50 @@ def test_messages_that_are_html_are_texts(open_page: Open) -> None:
     expect(page.get_by_text("<img src=x onerror=alert(1)>")).to_be_visible()
     page = open_page(path="/groups")
     expect(page.get_by_role("link", name="audit <script>alert(1)</script>")).to_be_visible()
+
+
+def test_500_nasty_messages_run_nothing(open_page: Open, cluster: Cluster) -> None:
+    """Scripts, signs of direction and bytes of all kinds: the watched page has no complaint of the policy."""
+    topic = create_topic(cluster, name="nasty-500")
+    rows = [(at, 1_764_500_000_000 + at, content, content, headers) for at, content, headers in messages()]
+    assert len(rows) == NUMBER
+    for first in range(0, NUMBER, 50):
+        some = [(at, *row[1:]) for at, row in enumerate(rows[first : first + 50])]
+        produce_batch(cluster, topic, 0, build_batch(some))
+    page = open_page(path=f"/topics/{topic}/messages?rows=200&order=oldest")
+    seen = 0
+    while True:
+        seen += page.locator("tbody tr").count()
+        strange = page.evaluate(STRANGE)
+        assert strange == []
+        following = page.get_by_role("link", name="Later").first
+        if not following.count():
+            break
+        following.click()
+        page.wait_for_load_state("load")
+    assert seen == NUMBER
+    for offset in range(0, NUMBER, 23):
+        page.goto(f"/topics/{topic}/messages/0/{offset}")
+        assert page.evaluate(STRANGE) == []
+        page.goto(f"/produce?topic={topic}&from=0-{offset}")
+        assert page.evaluate(STRANGE) == []
+
+
+def test_a_message_is_copied_and_produced_again(open_page: Open, cluster: Cluster) -> None:
+    topic = create_topic(cluster, name="again")
+    produce(cluster, topic, 0, [b'{"a": 1}\n'])
+    page = open_page(path=f"/topics/{topic}/messages/0/0", permissions=["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy").last.click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert "a" in page.evaluate("navigator.clipboard.readText()")
+    page.get_by_role("link", name="Produce again").click()
+    expect(page.get_by_label("Value", exact=True)).to_have_value('{"a": 1}\n')
+    page.get_by_role("button", name="Write it").click()
+    expect(page.get_by_role("status")).to_contain_text("Written to partition 0, at offset 1.")
+    plain = open_page(path=f"/produce?topic={topic}", java_script_enabled=False)
+    plain.get_by_label("Value", exact=True).fill("without scripts")
+    plain.get_by_role("button", name="Write it").click()
+    expect(plain.get_by_role("status")).to_contain_text("at offset 2.")
 
 
 # Keys -------------------------------------------------------------------------------------------------

@@ -1,15 +1,24 @@
 """One message: its headers, key and value in each form, and its bytes as a file."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import LATEST, Cluster
 from odradek.client.reading import Reader
 from odradek.client.stored_records import StoredBatch, batches_of
 from odradek.commands.record_json import json_lines
-from odradek.console.contents import FORMS, WHOLE_CHARACTERS, Contents, header_texts, hex_lines, pretty
+from odradek.console.contents import (
+    FORMS,
+    WHOLE_CHARACTERS,
+    Contents,
+    Shown,
+    header_texts,
+    hex_lines,
+    pretty,
+)
+from odradek.console.rendering import visible
 from odradek.console.screens.messages import FIELDS
 from odradek.console.visit import Screen, Visit
 from odradek.wire.errors import ErrorCode
@@ -17,16 +26,22 @@ from odradek.wire.record_layout import Record
 
 PARTS = ("key", "value")
 OFFSET_MAX = 2**63 - 2
+DIGITS_MAX = 40
+TEXT_CHARACTERS = 1 << 20
+"""Length of a key or value as plain text."""
+PIECE_BYTES = 256 << 10
+"""A file is handed over in pieces: the server copies what it sends."""
 
 
-class _Place:
-    """A record's topic, partition and offset, from the path."""
+class Place:
+    """A record's topic, partition and offset, from a path or a query."""
 
-    def __init__(self, visit: Visit) -> None:
-        self.topic = visit.segment("topic")
-        self.partition, self.offset = (
-            int(visit.request.path_params[name]) for name in ("partition", "offset")
-        )
+    def __init__(self, topic: str, partition: str, offset: str) -> None:
+        """ClientError for numbers that no record has."""
+        self.topic = topic
+        if len(partition) > DIGITS_MAX or len(offset) > DIGITS_MAX:
+            raise ClientError("there is no such offset", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self.partition, self.offset = int(partition), int(offset)
         if self.partition >= 2**31 or self.offset > OFFSET_MAX:
             raise ClientError("there is no such offset", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -50,21 +65,30 @@ class _Place:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
 
+    def read_one(self, cluster: Cluster) -> Record:
+        """The record. ClientError if it is not there."""
+        return _only(self.read(cluster).records)
+
+
+def _place(visit: Visit) -> Place:
+    params = visit.request.path_params
+    return Place(visit.segment("topic"), str(params["partition"]), str(params["offset"]))
+
 
 async def show(visit: Visit) -> Response:
     """The page of a message."""
-    place, form = _Place(visit), visit.text("as", "auto")
+    place, form = _place(visit), visit.text("as", "auto")
     part = await visit.part(place.read)
     shown = None
     if part.value is not None:
         (record,) = part.value.records
-        key, value = Contents(form, place.topic, WHOLE_CHARACTERS).both(record)
+        key, value = Contents(form, place.topic, WHOLE_CHARACTERS, visit.settings.schemas).both(record)
         shown = {
             "timestamp_ms": record.timestamp,
             "timestamp_type": part.value.timestamp_type,
             "parts": [
-                ("key", key, _text(form, key, record.key)),
-                ("value", value, _text(form, value, record.value)),
+                ("key", key, _text(key, record.key)),
+                ("value", value, _text(value, record.value)),
             ],
             "headers": header_texts(record.headers),
             "header_count": len(record.headers),
@@ -83,10 +107,7 @@ async def show(visit: Visit) -> Response:
     )
 
 
-def _text(form: str, shown: object, content: bytes | memoryview | None) -> str:
-    from odradek.console.contents import Shown
-
-    assert isinstance(shown, Shown)
+def _text(shown: Shown, content: bytes | memoryview | None) -> str:
     if content is not None and shown.form == "hex":
         return hex_lines(bytes(content[: 16 << 10]))
     return pretty(shown)
@@ -94,17 +115,28 @@ def _text(form: str, shown: object, content: bytes | memoryview | None) -> str:
 
 async def download(visit: Visit) -> Response:
     """The bytes of a key or value, as a file that no browser shows."""
-    place, part = _Place(visit), visit.segment("part")
+    place, part = _place(visit), visit.segment("part")
     if part not in PARTS:
         raise ClientError("a message has a key and a value", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    batch = await visit.ask(place.read)
-    content = getattr(_only(batch.records), part)
-    return _file(bytes(content or b""), f"{place.topic}-{place.partition}-{place.offset}-{part}.bin")
+    record = await visit.ask(place.read_one)
+    return _file(getattr(record, part) or b"", f"{place.topic}-{place.partition}-{place.offset}-{part}.bin")
+
+
+async def text(visit: Visit) -> Response:
+    """A key or value as the page shows it, as plain text: for copying without scripts."""
+    place, part, form = _place(visit), visit.segment("part"), visit.text("as", "auto")
+    if part not in PARTS:
+        raise ClientError("a message has a key and a value", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    record = await visit.ask(place.read_one)
+    shown = Contents(form, place.topic, TEXT_CHARACTERS, visit.settings.schemas).both(record)[
+        PARTS.index(part)
+    ]
+    return PlainTextResponse(visible(_text(shown, getattr(record, part))))
 
 
 async def export(visit: Visit) -> Response:
     """The message as a line of JSON, which `odradek produce --json` takes."""
-    place = _Place(visit)
+    place = _place(visit)
     batch = await visit.ask(place.read)
     (line,) = json_lines(place.topic, place.partition, batch)
     return _file(line, f"{place.topic}-{place.partition}-{place.offset}.jsonl")
@@ -115,13 +147,21 @@ def _only(records: Sequence[Record]) -> Record:
     return record
 
 
-def _file(content: bytes, name: str) -> Response:
+def _file(content: bytes | memoryview, name: str) -> Response:
+    headers = attachment(name) | {"content-length": str(len(content))}
+    return StreamingResponse(_pieces(content), media_type="application/octet-stream", headers=headers)
+
+
+async def _pieces(content: bytes | memoryview) -> AsyncIterator[bytes]:
+    view = memoryview(content)
+    for start in range(0, len(view), PIECE_BYTES):
+        yield bytes(view[start : start + PIECE_BYTES])
+
+
+def attachment(name: str) -> dict[str, str]:
+    """Headers of a file that no browser shows, under a name of ASCII."""
     safe = "".join(one if (one.isalnum() and one.isascii()) or one in "._-" else "_" for one in name)
-    return Response(
-        content,
-        media_type="application/octet-stream",
-        headers={"content-disposition": f'attachment; filename="{safe}"'},
-    )
+    return {"content-disposition": f'attachment; filename="{safe}"'}
 
 
 _PATH = "/topics/{topic}/messages/{partition:int}/{offset:int}"
@@ -129,4 +169,5 @@ SCREENS = [
     Screen(_PATH, show),
     Screen(f"{_PATH}/message.jsonl", export),
     Screen(f"{_PATH}/{{part}}.bin", download),
+    Screen(f"{_PATH}/{{part}}.txt", text),
 ]

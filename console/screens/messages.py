@@ -9,6 +9,7 @@ from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster, UnknownTopic
 from odradek.commands.reading_range import Range, parse_range
 from odradek.console.contents import FORMS, Contents
+from odradek.console.exporting import KINDS
 from odradek.console.filters import HOWS, chooser
 from odradek.console.rendering import link
 from odradek.console.screens.partitions import described
@@ -56,7 +57,9 @@ async def show(visit: Visit) -> Response:
     query = {name: visit.text(name) for name in FIELDS}
 
     def found(cluster: Cluster) -> Found:
-        return _found(cluster, topic, query, visit.text("at"), visit.whole("hits", 0, 0, 10**9), visit.now_ms)
+        contents = Contents(query["as"], topic, schemas=visit.settings.schemas)
+        hits_before = visit.whole("hits", 0, 0, 10**9)
+        return _found(cluster, topic, query, visit.text("at"), hits_before, visit.now_ms, contents)
 
     part = await visit.part(found)
     next_url = (part.value.next_url or "") if part.value else ""
@@ -72,6 +75,7 @@ async def show(visit: Visit) -> Response:
         keep_url=next_url.replace("&keep=1", "") + "&keep=1",
         stop_url=next_url.replace("&keep=1", ""),
         hows=HOWS,
+        kinds=KINDS,
         forms=FORMS,
         rows=ROWS,
         row_count=row_count(query),
@@ -80,7 +84,13 @@ async def show(visit: Visit) -> Response:
 
 
 def _found(
-    cluster: Cluster, topic: str, query: Mapping[str, str], at: str, hits_before: int, now_ms: int
+    cluster: Cluster,
+    topic: str,
+    query: Mapping[str, str],
+    at: str,
+    hits_before: int,
+    now_ms: int,
+    contents: Contents,
 ) -> Found:
     bounds = bounds_of(cluster, topic, query, now_ms)
     is_newest_first = query["order"] != "oldest"
@@ -93,7 +103,7 @@ def _found(
         is_newest_first=is_newest_first,
         limit=row_count(query),
         chooses=chooser(query),
-        contents=Contents(query["as"], topic),
+        contents=contents,
         read_committed=query["uncommitted"] != "1",
     )
     step = search(cluster, wanted)

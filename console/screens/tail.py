@@ -45,7 +45,8 @@ async def show(visit: Visit) -> Response:
     except BaseException:
         visit.shared.tails.give_back()
         raise
-    tail = _Tail(access, topic, starts, chooses, Contents(query["as"], topic), query["uncommitted"] != "1")
+    contents = Contents(query["as"], topic, schemas=visit.settings.schemas)
+    tail = _Tail(access, topic, starts, chooses, contents, query["uncommitted"] != "1")
     return StreamingResponse(_events(visit, tail), media_type="text/event-stream")
 
 

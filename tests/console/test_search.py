@@ -5,9 +5,10 @@ import itertools
 import pytest
 
 from odradek.client.admin.lag import offset_bounds
-from odradek.console.contents import Contents
+from odradek.console.contents import TOO_LATE, Contents
 from odradek.console.filters import chooser
 from odradek.console.search import STEP_S, Wanted, search
+from odradek.wire.record_layout import Record
 from tests.client.topics import Transactions, create_topic, delete_records, produce
 from tests.console.conftest import NOW_MS, write_orders
 
@@ -101,3 +102,29 @@ def test_large_records_are_cut_in_a_list(cluster):
     large, long = (hit.value for hit in step.hits)
     assert (large.size_bytes, large.is_cut, len(large.text)) == (700_000, True, 400)
     assert (long.form, long.is_cut, len(long.text)) == ("json", True, 400)
+
+
+def test_contents_that_are_slow_to_decode_do_not_hold_up_a_page(cluster, orders, monkeypatch):
+    """The clock passes a second with each content."""
+    seconds = itertools.count()
+    (_, value) = Contents("auto", orders).both(Record(0, 0, b"k", b"v", ()))
+    calls = []
+    monkeypatch.setattr(Contents, "both", lambda self, record: (calls.append(next(seconds)), value)[1:] * 2)
+    clock = lambda: float(calls[-1]) if calls else 0.0  # noqa: E731
+    first = next(steps(cluster, orders, 3, limit=50, is_newest_first=True, clock=clock))
+    assert len(first.hits) == 50
+    assert 2 <= len(calls) < 6
+    assert {hit.value.note for hit in first.hits[10:]} == {TOO_LATE}
+    assert bytes.fromhex(first.hits[-1].key.text).startswith(b"o-")
+
+
+def test_only_what_is_shown_is_decoded(cluster, orders, monkeypatch):
+    decoded, both = [], Contents.both
+
+    def counted(self, record):
+        decoded.append(record.offset)
+        return both(self, record)
+
+    monkeypatch.setattr(Contents, "both", counted)
+    first = next(steps(cluster, orders, 3, limit=10, is_newest_first=True))
+    assert len(first.hits) == len(decoded) == 10

@@ -1,0 +1,196 @@
+"""The part `console`: its first page, its search, what a produce waits beside it, and what a broker pays for
+it while nobody looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+
+import odradek
+from benchmarks.command_line import CREATED_MS, VALUE
+from benchmarks.figures import Figure, Section
+from benchmarks.metrics import p99
+from benchmarks.run import Run
+from benchmarks.wire_client import WireClient
+from odradek.client.cluster import Cluster
+from odradek.client.settings import ClientSettings
+from odradek.console.contents import Contents
+from odradek.console.filters import chooser
+from odradek.console.rendering import STATIC
+from odradek.console.search import Wanted, search
+from odradek.wire.records import Record, build_batch
+
+COLD_MS_MAX, WARM_MS_MAX = 1_500.0, 200.0
+ASSETS_KB_MAX = 150.0
+RECORDS_PER_S_MIN = 150_000
+P99_SHARE_MAX = 1.2
+RECORDS, RECORDS_WHEN_QUICK = 10_000_000, 50_000
+"""Searched beside a producer; of 100 B they are a gigabyte."""
+RECORDS_PER_BATCH = 1_000
+STARTS = 9
+PRODUCES, PRODUCES_WHEN_QUICK = 4_000, 100
+PAIRS = 5
+TOPIC, OTHER = "filled", "written"
+
+
+def fill(client: WireClient, records: int) -> None:
+    batch = bytes(build_batch([Record(n, CREATED_MS, None, VALUE) for n in range(RECORDS_PER_BATCH)]))
+    client.create_topics([TOPIC, OTHER], 1, {})
+    for _ in range(records // RECORDS_PER_BATCH):
+        client.produce([TOPIC], batch)
+
+
+@contextlib.contextmanager
+def console(port: int, core: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A console on its core, when it can be asked, and its URL."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "odradek", "console", "-b", f"127.0.0.1:{port}", "--listen", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "ODRADEK_CONFIG": os.devnull},
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+    ) as process:
+        try:
+            assert process.stderr is not None
+            found = re.search(r"the console is at (\S+)", process.stderr.readline())
+            assert found is not None
+            yield process, found[1]
+        finally:
+            process.terminate()
+
+
+def page_ms(url: str) -> float:
+    began = time.perf_counter()
+    with urllib.request.urlopen(url, timeout=60) as response:
+        response.read()
+    return (time.perf_counter() - began) * 1000
+
+
+def assets_kb() -> float:
+    """Kilobytes of all that a page may load, as it is sent."""
+    return sum(path.stat().st_size for path in pathlib.Path(STATIC).iterdir()) / 1000
+
+
+def search_rates(port: int, records: int, rounds: int) -> list[float]:
+    """Records a second of a search that finds nothing, in this process."""
+    rates = []
+    with Cluster(ClientSettings(f"127.0.0.1:{port}")) as cluster:
+        for _ in range(rounds):
+            positions, looked_at, began = {0: records}, 0, time.perf_counter()
+            while positions[0]:
+                wanted = Wanted(
+                    topic=TOPIC,
+                    bounds={0: (0, records)},
+                    positions=positions,
+                    is_newest_first=True,
+                    limit=50,
+                    chooses=chooser({"value": "refund"}),
+                    contents=Contents("auto", TOPIC),
+                )
+                step = search(cluster, wanted)
+                positions, looked_at = step.positions, looked_at + step.looked_at
+            rates.append(looked_at / (time.perf_counter() - began))
+    return rates
+
+
+def produce_ms(client: WireClient, count: int) -> list[float]:
+    """Waits of produces of one record, one after the other."""
+    batch = bytes(build_batch([Record(0, CREATED_MS, None, VALUE)]))
+    found = []
+    for _ in range(count):
+        began = time.perf_counter()
+        client.produce([OTHER], batch)
+        found.append((time.perf_counter() - began) * 1000)
+    return found
+
+
+@contextlib.contextmanager
+def searched(url: str) -> Iterator[None]:
+    """By the console, one step after the other, from the start again at the end."""
+    first = f"{url}/topics/{TOPIC}/messages?value=refund"
+    end = threading.Event()
+
+    def go_on() -> None:
+        place = first
+        while not end.is_set():
+            with urllib.request.urlopen(place, timeout=60) as response:
+                text = response.read().decode()
+            following = re.search(r'rel="next" href="([^"]+)"', text)
+            place = first if following is None else url + following[1].replace("&amp;", "&")
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+def processor_ms(pid: int, seconds: float) -> float:
+    """Processor time of a process while nothing is asked, for a second."""
+    clock = (~pid << 3) | 2
+    before = time.clock_gettime(clock)
+    time.sleep(seconds)
+    return (time.clock_gettime(clock) - before) * 1000 / seconds
+
+
+def measure(run: Run) -> Section:
+    """Takes about four minutes."""
+    section = Section("The web console")
+    records = run.choose(RECORDS, RECORDS_WHEN_QUICK)
+    count = run.choose(PRODUCES, PRODUCES_WHEN_QUICK)
+    section.notes = [
+        "The broker has a core, and the console another, which it shares with who asks. A cold page "
+        "is the list of topics, with the start of the console's process; a warm one is the same again. A "
+        "search finds nothing in records of 100 bytes. Produces have one record; the p99 while the console "
+        f"searches is beside that without a search, the median of {PAIRS} pairs."
+    ]
+    rounds = range(run.choose(STARTS, 1))
+    cold_ms, warm_ms, shares, searching_ms, idle_ms = [], [], [], [], []
+    with (
+        run.folder("console") as folder,
+        odradek.Broker(process=True, data_dir=folder / "data") as broker,
+        WireClient("127.0.0.1", broker.port) as client,
+    ):
+        assert broker.pid is not None
+        os.sched_setaffinity(broker.pid, {run.cores.server})
+        fill(client, records)
+        with run.on_core(run.cores.load):
+            for _ in rounds:
+                began = time.perf_counter()
+                with console(broker.port, run.cores.load) as (_, url):
+                    page_ms(f"{url}/topics")
+                    cold_ms.append((time.perf_counter() - began) * 1000)
+                    warm_ms.append(min(page_ms(f"{url}/topics") for _ in range(3)))
+            rates = search_rates(broker.port, min(records, 2_000_000), run.rounds)
+            for _ in range(run.choose(PAIRS, 1)):
+                without_ms = processor_ms(broker.pid, run.seconds)
+                with console(broker.port, run.cores.load) as (_, url):
+                    page_ms(f"{url}/topics")
+                    idle_ms.append(processor_ms(broker.pid, run.seconds) - without_ms)
+                    produce_ms(client, count // 10)
+                    alone = p99(produce_ms(client, count))
+                    with searched(url):
+                        beside = p99(produce_ms(client, count))
+                    searching_ms.append(beside)
+                    shares.append(beside / alone)
+    section.figures = [
+        Figure.median("first page, cold", cold_ms, "ms", COLD_MS_MAX),
+        Figure.median("first page, warm", warm_ms, "ms", WARM_MS_MAX),
+        Figure("sheets and scripts", assets_kb(), "kB", ASSETS_KB_MAX),
+        Figure.median("search", rates, "records/s", at_least=RECORDS_PER_S_MIN),
+        Figure.median("p99 of produces while it searches", searching_ms, "ms"),
+        Figure.median("the same, beside no search", shares, "", P99_SHARE_MAX),
+        Figure.median("processor time of the broker, console idle, beside none", idle_ms, "ms/s"),
+    ]
+    return section

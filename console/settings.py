@@ -27,6 +27,8 @@ class ConsoleSettings:
     """Names under which browsers reach the console, beside addresses and localhost."""
     mechanism: str = ""
     """The SASL mechanism of the login; empty without SASL."""
+    admin_folder: str | None = None
+    """Directory with the sockets of brokers that tell more; None: there is none."""
 
     @property
     def has_login(self) -> bool:

@@ -243,6 +243,8 @@ class Admin:
     async def _tell_writers(self, person: Person, arguments: dict[str, Any]) -> dict[str, Any]:
         topic = _text(arguments, "topic")
         self._check_topic(person, topic)
+        if self._server.cluster_view.topic(topic) is None:
+            raise Refusal(404, f"there is no topic {topic}")
         watch, connections = self._look(), self._server.connections
         missing_s = watch.began_s + FIRST_LOOK_S - self._loop.time()
         if missing_s > 0:

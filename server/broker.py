@@ -283,6 +283,7 @@ class BrokerServer:
                 self._test_kit.close()
                 self._test_kit = None
             await self._ending.pop_all().aclose()
+            self._console = None
         for store in stores:
             if store.left_unclean:
                 paths = ", ".join(sorted(store.left_unclean))

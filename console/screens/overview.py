@@ -31,10 +31,10 @@ SHOWN_MAX = 10
 BEHIND_S = 60.0
 """A group that is so far behind is worth a look."""
 OPEN_S = 300.0
-"""So is a transaction that is open for so long."""
+"""A transaction that is open for so long is, too."""
 FREE_PERCENT_MIN = 10
 FULL_S = 14 * 86_400.0
-"""So is a disk that is full within this time, if it goes on as before."""
+"""A disk that is full within this time is, too, if it goes on as before."""
 NAMED_MAX = 5
 PLOTS = (
     ("traffic", "Bytes a second", "bytes", (("bytes_in", "in"), ("bytes_out", "out"))),
@@ -204,7 +204,7 @@ def look_at_dirs(cluster: Cluster) -> list[Look]:
 
 
 def look_at_nodes(told: Iterable[Mapping[str, Any]]) -> list[Look]:
-    """What brokers say of themselves."""
+    """Faults that brokers tell of themselves."""
     looks = []
     for node in told:
         looks += [Look(f"broker {node['node_id']}: {reason}") for reason in node["reasons_not_ready"]]
@@ -233,7 +233,7 @@ class Rates:
     """Rates of all brokers that tell."""
 
     times_s: list[float]
-    """Of the steps, the oldest first."""
+    """Times of the steps, the oldest first."""
     series: dict[str, list[float | None]]
     topics: dict[str, dict[str, list[float | None]]]
     started_ms: int

@@ -12,7 +12,7 @@ from odradek.console.visit import Screen, Visit
 from odradek.wire.errors import ErrorCode
 
 PICTURE_WIDTH, LEAST_WIDTH, GAP = 1000, 4, 2
-"""Of the picture, in units of its view box."""
+"""Sizes in the picture, in units of its view box."""
 DRAWN_MAX = 120
 """Segments in the picture: the newest."""
 ROWS_MAX = 200

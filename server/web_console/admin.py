@@ -37,7 +37,9 @@ WATCH_S = 600.0
 """How long what connections do is watched after a look at the console."""
 FIRST_LOOK_S = 1.0
 """Wait of the first look, so that there is a rate."""
-TOPICS_TOLD_MAX = 100
+TOPICS_TOLD_MAX = 20
+TOPIC_POINTS = 60
+"""Values that are told of a topic: ten minutes."""
 DESCRIBE, TOPIC = Operation.DESCRIBE, ResourceType.TOPIC
 
 
@@ -188,7 +190,7 @@ class Admin:
         }
 
     def _topics(self, person: Person) -> dict[str, Any]:
-        """Series of topics that the person may describe, those with the most traffic first."""
+        """The last minutes of topics that the person may describe, those with the most traffic first."""
         history = self._rates.history
         topics = {
             name.removeprefix(TOPIC_IN).removeprefix(TOPIC_OUT)
@@ -197,20 +199,18 @@ class Admin:
         }
         hidden = self._server.connections.dispatcher.authorizer.hidden(person, {(DESCRIBE, TOPIC): topics})
         shown = topics - {name for _, _, name in hidden}
-        series = {
-            topic: {
-                "in": _rounded(history.values(TOPIC_IN + topic)),
-                "out": _rounded(history.values(TOPIC_OUT + topic)),
-            }
-            for topic in shown
-        }
 
         def traffic(topic: str) -> float:
-            return sum((series[topic][way] or [0])[-1] or 0 for way in ("in", "out"))
+            newest = (history.values(begin + topic, 1) for begin in (TOPIC_IN, TOPIC_OUT))
+            return sum(values[0] or 0.0 for values in newest if values)
 
+        busiest = sorted(shown, key=lambda topic: (-traffic(topic), topic))[:TOPICS_TOLD_MAX]
         return {
-            topic: series[topic]
-            for topic in sorted(shown, key=lambda one: (-traffic(one), one))[:TOPICS_TOLD_MAX]
+            topic: {
+                "in": _rounded(history.values(TOPIC_IN + topic, TOPIC_POINTS)),
+                "out": _rounded(history.values(TOPIC_OUT + topic, TOPIC_POINTS)),
+            }
+            for topic in busiest
         }
 
     def _disks(self) -> list[dict[str, Any]]:

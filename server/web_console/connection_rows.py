@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from odradek.storage.log.partition import Partition
     from odradek.wire.messages.produce import ProduceRequest
 
-ROWS_MAX = 5_000
-"""Connections in one response: those that were used last."""
+ROWS_MAX = 1_000
+"""Connections in one response, which takes some milliseconds: those that were used last."""
 ENTRIES_MAX = 20_000
 """Pairs of a connection and a topic that are counted; others are not."""
 PARTITIONS_MAX = 1_000

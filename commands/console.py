@@ -1,6 +1,7 @@
 """`odradek console`: pages about a cluster for a browser, served until a signal ends it."""
 
 import argparse
+import os
 import sys
 from dataclasses import replace
 
@@ -66,15 +67,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_schema_arguments(parser)
     group.add_argument(
         "--fd",
+        action="append",
+        default=[],
+        dest="descriptors",
         metavar="N",
-        help="a listening socket that this process was started with, in place of --listen",
+        help="a listening socket that this process was started with, in place of --listen; may be given many "
+        "times",
+    )
+    group.add_argument(
+        "--admin",
+        metavar="DIR",
+        help="a directory with sockets at which brokers tell more than Kafka's protocol does: odradek serve "
+        "--console has one",
+    )
+    group.add_argument(
+        "--idle-seconds", metavar="N", help="end after so long without a request (default: never)"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Serves; returns the exit status."""
     try:
-        from odradek.console.running import bound, handed_over, serve
+        from odradek.console.running import Life, bound, handed_over, serve
         from odradek.console.settings import ConsoleSettings, check_listener
     except ModuleNotFoundError as error:
         raise ClientError(_NO_EXTRA.format(missing=error.name)) from None
@@ -90,25 +104,47 @@ def run(options: argparse.Namespace) -> int:
         hosts=frozenset([*options.hosts, host]),
         mechanism=mechanism,
         schemas=schemas_of(options),
+        admin_folder=options.admin,
     )
-    if options.fd is None:
-        check_listener(settings, host)
-        listening = bound(host, port)
+    if options.descriptors:
+        listening = [handed_over(parse_whole(one, "--fd", 0, 2**20)) for one in options.descriptors]
+        for one in listening:
+            check_listener(settings, str(one.getsockname()[0]))
     else:
-        listening = handed_over(parse_whole(options.fd, "--fd", 0, 2**20))
-        check_listener(settings, str(listening.getsockname()[0]))
-    host, port = listening.getsockname()[:2]
+        check_listener(settings, host)
+        listening = [bound(host, port)]
+    idle_s = None
+    if options.idle_seconds is not None:
+        idle_s = parse_whole(options.idle_seconds, "--idle-seconds", 1, 10**9)
+    lifeline = _lifeline()
+    host, port = listening[0].getsockname()[:2]
     scheme = "https" if options.tls_certificate else "http"
     url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-    with listening:
+
+    def tell() -> None:
+        # A broker that has started this process says itself where it is.
+        if lifeline is None:
+            print(f"odradek: the console is at {url}", file=sys.stderr, flush=True)
+
+    try:
         serve(
             settings,
             listening,
             certificate=options.tls_certificate,
             key=options.tls_key,
-            started=lambda: print(f"odradek: the console is at {url}", file=sys.stderr, flush=True),
+            started=tell,
+            life=Life(idle_s, lifeline),
         )
+    finally:
+        for one in listening:
+            one.close()
     return 0
+
+
+def _lifeline() -> int | None:
+    """The descriptor whose other end closes when the parent ends, as of `odradek serve`."""
+    text = os.environ.pop("ODRADEK_LIFELINE_FD", "")
+    return int(text) if text.isdigit() else None
 
 
 def _client(options: argparse.Namespace) -> tuple[ClientSettings, str]:

@@ -32,6 +32,8 @@ examples:
   odradek serve --log-format json --log-level warning --log-level odradek.disks=info
   odradek serve --metrics 9644
                         http://127.0.0.1:9644/metrics, /health/live, /health/ready, /admin
+  odradek serve --console 9080
+                        and a web console at http://127.0.0.1:9080 (docs/console.md)
   odradek serve --workers 4
                         four processes, so four cores: nodes 1 to 4 at ports 9092 to
                         9095, with the directories data, data.w1, data.w2, data.w3
@@ -41,6 +43,9 @@ examples:
                         them
 
 exit status: 0 after a clean stop, 1 when something is wrong, 2 for wrong usage."""
+
+CONSOLE_MARK = ", console "
+"""Before the address of the console, which is the last thing in the line of a broker that is ready."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +73,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--metrics",
         metavar="[HOST:]PORT",
         help="serve metrics for Prometheus and health over HTTP (without a host: 127.0.0.1; default: off)",
+    )
+    parser.add_argument(
+        "--console",
+        metavar="[HOST:]PORT",
+        help="serve a web console (without a host: 127.0.0.1; default: off); its process starts with the "
+        "first request, and ends after ten idle minutes",
+    )
+    parser.add_argument(
+        "--console-anonymous",
+        action="append_const",
+        const="odradek.console.anonymous=true",
+        default=[],
+        dest="console_sets",
+        help="nobody logs in to the console, at whichever address it is",
+    )
+    parser.add_argument(
+        "--console-read-only",
+        action="append_const",
+        const="odradek.console.read.only=true",
+        dest="console_sets",
+        help="the console changes nothing, whoever asks",
+    )
+    parser.add_argument(
+        "--console-hide-messages",
+        action="append_const",
+        const="odradek.console.hide.messages=true",
+        dest="console_sets",
+        help="the console reads no message, whoever asks",
     )
     parser.add_argument(
         "--test-api",
@@ -144,12 +177,13 @@ def run(options: argparse.Namespace) -> int:
         config = load(
             options.properties,
             environ=os.environ,
-            sets=options.sets,
+            sets=[*options.sets, *options.console_sets],
             listen=options.listen,
             data_dir=options.data_dir,
             advertise=options.advertise,
             metrics=options.metrics,
             test_api=options.test_api,
+            console=options.console,
             workers=options.workers,
             cluster_id=options.cluster_id,
             first_levels=read_levels(options.features, options.release_version),
@@ -210,9 +244,14 @@ def _test_api_text(server: "NodeServer") -> str:
     return f", test API {', '.join(addresses)}"
 
 
+def _console_text(url: str) -> str:
+    return f"{CONSOLE_MARK}{url}" if url else ""
+
+
 def _tell_ready(server: "NodeServer") -> None:
     """One line that people read and scripts wait for; addresses with their real ports."""
     metrics = _metrics_text(server.config, [server.metrics_port]) + _test_api_text(server)
+    metrics += _console_text(server.console_url)
     _tell(
         server.addresses,
         f"node {server.node_id}, cluster {server.cluster_id}, "
@@ -229,7 +268,8 @@ def _tell_workers_ready(ready: "ReadyWorkers") -> None:
     _tell(
         ready.addresses,
         f"{count} workers, nodes {first.node_id} to {first.node_id + count - 1}, cluster {ready.cluster_id}, "
-        f"data {','.join(ready.data_directories)}{_metrics_text(first, ready.metrics_ports)}",
+        f"data {','.join(ready.data_directories)}{_metrics_text(first, ready.metrics_ports)}"
+        f"{_console_text(ready.console_url)}",
     )
     with_tls = {name for name, security in first.security.items() if security.has_tls}
     _write_address_file(ready.addresses[: len(ready.addresses) // count], with_tls)

@@ -62,6 +62,7 @@ _NO_OPTIONS = frozenset(
 
 METRICS_LISTEN: Final = "odradek.metrics.listen"
 TEST_API_LISTEN: Final = "odradek.test.api.listen"
+CONSOLE_LISTEN: Final = "odradek.console.listen"
 UNIX: Final = "unix:"
 """Begins the path of a socket of the file system, in place of an address."""
 
@@ -105,6 +106,8 @@ class BrokerConfig:
     """Host and port of the endpoint with metrics; None: there is none."""
     test_api_addresses: "tuple[tuple[str, int] | str, ...]"
     """Host and port of the test API, or the path of its socket; None: there is none."""
+    console_address: tuple[str, int] | None
+    """Host and port of the web console; None: there is none."""
     data_directories: tuple[str, ...]
     metadata_directory: str
     """Directory of the metadata log of a controller or a node alone: `metadata.log.dir`, else the first of
@@ -157,6 +160,8 @@ class BrokerConfig:
         metrics = self.values[METRICS_LISTEN]
         self.metrics_address = _http_address(METRICS_LISTEN, metrics) if metrics else None
         self.test_api_addresses = tuple(map(_test_api_address, self.values[TEST_API_LISTEN]))
+        console = self.values[CONSOLE_LISTEN]
+        self.console_address = _http_address(CONSOLE_LISTEN, console) if console else None
         self.data_directories = _data_directories(self.values)
         self.metadata_directory = _metadata_directory(self.values, self.data_directories)
         self._unused_security: tuple[str, ...] = ()
@@ -172,6 +177,8 @@ class BrokerConfig:
                 raise ConfigError(f"{METRICS_LISTEN} is for brokers: a controller serves no metrics.")
             if self.test_api_addresses:
                 raise ConfigError(f"{TEST_API_LISTEN} is for brokers: a controller has no test kit.")
+            if self.console_address is not None:
+                raise ConfigError(f"{CONSOLE_LISTEN} is for brokers: a controller has no web console.")
             listener_names = self._resolve_controller(given)
         else:
             self.cluster, listener_names = self._resolve_listeners(given, in_cluster=role is Role.BROKER)
@@ -354,6 +361,7 @@ def load(
     advertise: str | None = None,
     metrics: str | None = None,
     test_api: str | None = None,
+    console: str | None = None,
     workers: str | None = None,
     keywords: Mapping[str, Any] | None = None,
     first_levels: Mapping[str, int] | None = None,
@@ -363,8 +371,8 @@ def load(
     """Read and check everything.
 
     `environ` is usually `os.environ`; `sets` are texts "name=value"; `listen` and `advertise` are "HOST:PORT"
-    and replace the listeners of the file, as `metrics` and `test_api` ("[HOST:]PORT") and `workers` do
-    their options; `keywords` are Python values by option name, underscores for dots.
+    and replace the listeners of the file, as `metrics`, `test_api` and `console` ("[HOST:]PORT") and
+    `workers` do their options; `keywords` are Python values by option name, underscores for dots.
     `first_levels` are the feature levels with which a new cluster begins. `more_options` are accepted besides
     Kafka's. `cluster_id` takes precedence over the variable CLUSTER_ID.
     """
@@ -390,6 +398,8 @@ def load(
         sources.put(METRICS_LISTEN, metrics, "--metrics")
     if test_api is not None:
         sources.put(TEST_API_LISTEN, test_api, "--test-api")
+    if console is not None:
+        sources.put(CONSOLE_LISTEN, console, "--console")
     if workers is not None:
         sources.put("odradek.workers", workers, "--workers")
     sources.check_values()

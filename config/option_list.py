@@ -684,6 +684,23 @@ BROKER = (
     Option("odradek.metrics.series.max", HONOURED, INT, 20000, low=0, internal=True,
            doc="Ours, not Kafka's: more series of partitions, or of committed offsets, than this are left "
                "out of the metrics; the sums by topic stay."),
+    # Console
+    Option("odradek.console.listen", HONOURED, STRING, None, internal=True,
+           doc="Ours, not Kafka's: [HOST:]PORT of the web console, whose process starts with the first "
+               "request; without a host 127.0.0.1. Needs the extra odradek[console]."),
+    Option("odradek.console.hosts", HONOURED, LIST, "", internal=True,
+           doc="Ours, not Kafka's: names under which browsers reach the web console, beside localhost and "
+               "addresses."),
+    Option("odradek.console.anonymous", HONOURED, BOOLEAN, False, internal=True,
+           doc="Ours, not Kafka's: nobody logs in to the web console, at whichever address it is. All who "
+               "reach it use a listener without SASL."),
+    Option("odradek.console.read.only", HONOURED, BOOLEAN, False, internal=True,
+           doc="Ours, not Kafka's: the web console changes nothing, whoever asks."),
+    Option("odradek.console.hide.messages", HONOURED, BOOLEAN, False, internal=True,
+           doc="Ours, not Kafka's: the web console reads no message, whoever asks."),
+    Option("odradek.console.idle.seconds", HONOURED, INT, 600, low=1, internal=True,
+           doc="Ours, not Kafka's: the process of the web console ends after so many seconds without a "
+               "request, and its sessions with it."),
     Option("odradek.max.versions", HONOURED, STRING, None, internal=True,
            doc="Ours, not Kafka's: the last version of APIs, such as Fetch=11,Produce=7, or -1 for one that "
                "is not served, for tests of clients with older brokers. Only of a node alone."),

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from odradek.config.broker_config import METRICS_LISTEN, TEST_API_LISTEN, BrokerConfig
+from odradek.config.broker_config import CONSOLE_LISTEN, METRICS_LISTEN, TEST_API_LISTEN, BrokerConfig
 from odradek.config.config_error import ConfigError
 from odradek.config.listeners import OLDEST, Listener
 from odradek.config.worker_place import WORKERS, WorkerPlace
@@ -102,6 +102,8 @@ def config_of(config: BrokerConfig, place: WorkerPlace, ports: Mapping[str, int]
         given[METRICS_LISTEN] = f"{f'[{host}]' if ':' in host else host}:{ports[METRICS_LISTEN]}"
     else:
         given.pop(METRICS_LISTEN, None)
+    if place.is_controller:
+        given.pop(CONSOLE_LISTEN, None)
     return BrokerConfig(
         given,
         cluster_id=config.cluster_id,

@@ -98,11 +98,12 @@ def rate_text(per_second: float | None) -> str:
     return f"{per_second:,.0f}/s" if per_second >= 10 or per_second == 0 else f"{per_second:.1f}/s"
 
 
-def points(values: Sequence[float], width: int = 80, height: int = 20) -> str:
-    """The points of a sparkline, for a `polyline` of SVG: the largest value at the top, 0 at the bottom."""
+def points(values: Sequence[float], width: int = 80, height: int = 20, top: float | None = None) -> str:
+    """The points of a sparkline, for a `polyline` of SVG: `top`, else the largest value, at the top, 0 at the
+    bottom."""
     if len(values) < 2:
         return ""
-    top = max(*values, 1e-9)
+    top = max(*values, 1e-9) if top is None else max(top, 1e-9)
     step = width / (len(values) - 1)
     return " ".join(
         f"{at * step:.1f},{height - 1 - (height - 2) * max(0.0, value) / top:.1f}"

@@ -30,6 +30,8 @@ class ConsoleSettings:
     """Where schemas of Avro and Protobuf are from."""
     mechanism: str = ""
     """The SASL mechanism of the login; empty without SASL."""
+    admin_folder: str | None = None
+    """Directory with the sockets of brokers that tell more; None: there is none."""
 
     @property
     def has_login(self) -> bool:

@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from odradek.client.client_error import ClientError, Unreachable
 from odradek.client.cluster import Cluster, UnknownTopic
 from odradek.console import rendering
+from odradek.console.broker_admin import ask_brokers
 from odradek.console.doors import Doors
 from odradek.console.sessions import Session
 from odradek.console.settings import ConsoleSettings
@@ -121,6 +122,21 @@ class Visit:
             if error.code == ErrorCode.SASL_AUTHENTICATION_FAILED:
                 raise
             return Part(None, sentence(error), status_of(error))
+
+    async def tell(self, operation: str, **arguments: Any) -> Part[list[dict[str, Any]]]:
+        """The facts that brokers tell this console alone, of each; as a part of the page."""
+        client = self.request.client
+        principal = f"User:{self.session.user or 'ANONYMOUS'}"
+        host = client.host if client is not None else ""
+
+        def asked() -> list[dict[str, Any]]:
+            folder = self.settings.admin_folder
+            return ask_brokers(folder, operation, principal=principal, host=host, **arguments)
+
+        try:
+            return Part(await self.shared.workers.run(asked))
+        except ClientError as error:
+            return Part(None, sentence(error))
 
     # Login
 

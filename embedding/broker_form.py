@@ -29,6 +29,10 @@ class BrokerForm(Protocol):
 
     def log(self) -> bytes: ...
 
+    @property
+    def console_url(self) -> str:
+        """Where browsers find its web console; empty: it has none, or does not run."""
+
 
 def text_of(value: Any) -> str:
     """A Python value as Kafka's files write it."""

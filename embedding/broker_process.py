@@ -20,6 +20,8 @@ from odradek.server.process.child_python import child_environment
 from odradek.server.process.main_loop import LIFELINE_VARIABLE
 
 READY_MARK = " ready on "
+CONSOLE_MARK = ", console "
+"""Before the address of the console at the end of that line (`commands/serve.py`)."""
 STDERR_SHOWN_BYTES = 4000
 
 
@@ -34,6 +36,11 @@ class BrokerProcess:
         self._lifeline = -1
         self._stderr: Any = None
         self.kit: KitSocket | None = None
+        self._console_url = ""
+
+    @property
+    def console_url(self) -> str:
+        return self._console_url if self.is_running else ""
 
     @property
     def is_running(self) -> bool:
@@ -109,6 +116,7 @@ class BrokerProcess:
             for line in output.split(b"\n")[:-1]:
                 before, mark, after = line.decode(errors="replace").partition(READY_MARK)
                 if mark and before.startswith("odradek "):
+                    self._console_url = _console_of(after)
                     return _port_of(after)
 
     def _new_log(self) -> Any:
@@ -165,6 +173,8 @@ class BrokerProcess:
 class AttachedBroker:
     """A broker of another process, at its socket of the file system."""
 
+    console_url = ""
+
     def __init__(self, pid: int, kit_path: str, log_path: str) -> None:
         self.pid: int | None = pid
         self._kit_path, self._log_path = kit_path, Path(log_path)
@@ -199,6 +209,12 @@ def _is_readable(descriptor: int, timeout_s: float) -> bool:
 def _port_of(rest_of_ready_line: str) -> int:
     """`HOST:PORT[, HOST:PORT] (node ...)`: the port of the first address."""
     return int(rest_of_ready_line.split()[0].rstrip(",").rpartition(":")[2])
+
+
+def _console_of(rest_of_ready_line: str) -> str:
+    """The address of the console, which is the last thing there; empty without one."""
+    _, mark, url = rest_of_ready_line.rpartition(CONSOLE_MARK)
+    return url.rstrip().removesuffix(")") if mark and url.startswith("http://") else ""
 
 
 def _may_be_secret(name: str) -> bool:

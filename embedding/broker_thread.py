@@ -45,6 +45,10 @@ class BrokerThread:
     def log(self) -> bytes:
         return b""
 
+    @property
+    def console_url(self) -> str:
+        return "" if self._server is None else self._server.console_url
+
     def start(self, port: int, timeout_s: float) -> int:
         from odradek.config.broker_config import load
         from odradek.config.config_error import ConfigError

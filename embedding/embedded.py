@@ -27,6 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from odradek.config.broker_config import CONSOLE_LISTEN
 from odradek.embedding.broker_form import BrokerForm
 from odradek.embedding.broker_process import AttachedBroker, BrokerProcess
 from odradek.embedding.broker_thread import BrokerThread
@@ -52,6 +53,8 @@ class Broker(WithTestKit):
     `max_versions={"Fetch": 11}` are the last versions of APIs that it serves and advertises, -1 for one that
     it does not; `emulate="3.9"` has it stand in for a release of Kafka from 2.4 on: its APIs, versions and
     features.
+    `console=True` opens a web console at a free port of 127.0.0.1, and `console="HOST:PORT"` there (the extra
+    `odradek[console]`); `console_url` is its address. Its process starts with the first request.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Broker(WithTestKit):
         extensions: Extensions = NO_EXTENSIONS,
         max_versions: Mapping[str, int] | None = None,
         emulate: str | None = None,
+        console: bool | str = False,
         **keywords: Any,
     ) -> None:
         process = process or workers > 1
@@ -94,6 +98,8 @@ class Broker(WithTestKit):
             settings["odradek.emulate"] = emulate
         if workers != 1:
             settings["odradek.workers"] = workers
+        if console:
+            settings[CONSOLE_LISTEN] = "127.0.0.1:0" if console is True else console
         self._settings, self._extensions = settings, extensions
         self._form: BrokerForm = (
             BrokerProcess(host, self.data_dir, settings)
@@ -153,6 +159,12 @@ class Broker(WithTestKit):
         return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
 
     @property
+    def console_url(self) -> str:
+        """The address of its web console, such as `http://127.0.0.1:9080`; empty: it has none, or does not
+        run."""
+        return self._form.console_url
+
+    @property
     def is_running(self) -> bool:
         return self._form.is_running
 
@@ -170,6 +182,12 @@ class Broker(WithTestKit):
         """Starts it and returns when it answers; BrokerStartError with the reason if it does not."""
         if not self.is_running:
             self._port = self._form.start(self._port, self._start_timeout_s)
+            if self.console_url:
+                # A page that is open finds it again after a restart.
+                host, _, port = str(self._settings[CONSOLE_LISTEN]).rpartition(":")
+                if port == "0":
+                    port = self.console_url.rpartition(":")[2]
+                    self._settings[CONSOLE_LISTEN] = f"{host or '127.0.0.1'}:{port}"
             self.tell_started()
         return self
 

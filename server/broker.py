@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from odradek.server.network.listeners import Listener
     from odradek.server.network.routes import Routes
     from odradek.server.test_kit.kit import TestKit
+    from odradek.server.web_console.hosting import Hosting
     from odradek.storage.directories.store import LogStore
     from odradek.storage.disk import Disk
     from odradek.wire.schema import Message
@@ -148,6 +149,7 @@ class BrokerServer:
         self._metrics_port = 0
         self._test_api_ports: list[int] = []
         self._test_kit: TestKit | None = None
+        self._console: Hosting | None = None
 
     async def start(self) -> None:
         """Returns when every listener answers. Raises ConfigError with one sentence for people; a start that
@@ -164,12 +166,17 @@ class BrokerServer:
                 "workers are processes, and this broker is a part of one."
             )
         async with AsyncExitStack() as ending:
+            if self.config.console_address is not None:
+                # What is wrong with it is told before any data are read.
+                self._console = self._new_console(ending)
             ending.push_async_callback(self._end_serving)
             await self._serve(self._node)
             if self.config.metrics_address is not None:
                 await self._open_metrics(*self.config.metrics_address, ending)
             if self.config.test_api_addresses:
                 await self._open_test_api(ending)
+            if self._console is not None:
+                await self._console.open(self, ending)
             self._ending = ending.pop_all()
 
     async def _serve(self, node: Node) -> None:
@@ -241,6 +248,13 @@ class BrokerServer:
             ) from None
         ending.push_async_callback(endpoint.close)
 
+    def _new_console(self, ending: AsyncExitStack) -> Hosting:
+        from odradek.server.web_console.hosting import hosting_of
+
+        console = hosting_of(self.config, self._node.sockets)
+        ending.callback(console.close)
+        return console
+
     async def _open_test_api(self, ending: AsyncExitStack) -> None:
         from odradek.server.test_kit.listening import open_test_api
 
@@ -269,6 +283,7 @@ class BrokerServer:
                 self._test_kit.close()
                 self._test_kit = None
             await self._ending.pop_all().aclose()
+            self._console = None
         for store in stores:
             if store.left_unclean:
                 paths = ", ".join(sorted(store.left_unclean))
@@ -286,6 +301,11 @@ class BrokerServer:
         if not self._running:
             raise NotServing("the broker has not been started, or has been stopped")
         return self._running[0]
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether the attributes of a serving broker can be used."""
+        return bool(self._running)
 
     def metrics(self) -> BrokerMetrics:
         """Counters of its requests, and what its clients have pushed. May be called in any thread."""
@@ -335,6 +355,11 @@ class BrokerServer:
     def test_api_ports(self) -> Sequence[int]:
         """The real ports of the test API."""
         return self._test_api_ports
+
+    @property
+    def console_url(self) -> str:
+        """Where browsers find its web console; empty: it has none, or the first worker has it."""
+        return "" if self._console is None else self._console.url
 
     @property
     def addresses(self) -> list[tuple[str, str, int]]:

@@ -109,8 +109,9 @@ ROOMS_MAY_IMPORT = {
     },
     "server.security": {"server.network", "server.metadata", "server.security.sasl"},
     "server.security.sasl": {"server.network", "server.background", "server.security"},
+    "server.web_console": {"server.metrics", "server.network", "server.process"},
     "server.workers": {
-        *("server.network", "server.metadata", "server.background", "server.process"),
+        *("server.network", "server.metadata", "server.background", "server.process", "server.web_console"),
         *("server.controlling", "server.broker"),
         *("server.phase_bind", "server.phase_open", "server.topic_logs"),
     },

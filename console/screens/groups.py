@@ -42,13 +42,13 @@ async def show(visit: Visit) -> Response:
             for one in chosen
         ]
         if query.get("sort") in _FROM_COORDINATORS:
-            _fill(cluster, rows, chosen)
+            fill(cluster, rows, chosen)
             return Listing(rows, "/groups", query, KEYS), states, silent
         listing = Listing(rows, "/groups", query, KEYS)
         by_name = {row["group"]: row for row in rows}
         names = {row["group"] for row in listing.rows}
         shown = [one for one in chosen if one.group in names]
-        _fill(cluster, [by_name[one.group] for one in shown], shown)
+        fill(cluster, [by_name[one.group] for one in shown], shown)
         return listing, states, silent
 
     return visit.page(
@@ -56,7 +56,8 @@ async def show(visit: Visit) -> Response:
     )
 
 
-def _fill(cluster: Cluster, rows: Sequence[dict[str, Any]], groups: Sequence[ListedGroup]) -> None:
+def fill(cluster: Cluster, rows: Sequence[dict[str, Any]], groups: Sequence[ListedGroup]) -> None:
+    """Adds members, partitions and lag, which the coordinators and leaders tell, to rows of these groups."""
     described, _ = describe_groups(cluster, groups)
     offsets, _ = offsets_of_groups(cluster, groups)
     found = {

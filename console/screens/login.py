@@ -6,7 +6,7 @@ from odradek.client.client_error import ClientError
 from odradek.console.doors import WrongLogin
 from odradek.console.visit import THEMES, Screen, Visit, sentence, status_of
 
-FIRST = "/topics"
+FIRST = "/overview"
 """Page after a login that was not sent there by another."""
 THEME_S = 365 * 86_400
 

@@ -18,11 +18,6 @@ _FROM_BROKERS = ("records", "records_per_second", "size_bytes")
 """Keys that take further requests: of the topics of one page, unless all are sorted by one of them."""
 
 
-async def first(visit: Visit) -> Response:
-    """The first page."""
-    return visit.go("/topics")
-
-
 async def show(visit: Visit) -> Response:
     """Names, sizes and rates."""
     query, has_internal = visit.query, visit.text("internal") == "1"
@@ -69,4 +64,4 @@ def _rate(topic: TopicDescription, rates: Mapping[tuple[str, int], float]) -> fl
     return sum(known) if known else None
 
 
-SCREENS = [Screen("/", first), Screen("/topics", show)]
+SCREENS = [Screen("/topics", show)]

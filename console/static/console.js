@@ -5,6 +5,7 @@ const ROWS_KEPT = 500; // rows of a tail that stay on the page
 const SEQUENCE_MS = 1200; // time between the keys of `g t`
 
 const byKey = {
+  o: "/overview",
   t: "/topics",
   g: "/groups",
   b: "/brokers",

@@ -39,6 +39,7 @@ class ControllerServer:
     used."""
 
     metrics_port = 0
+    console_url = ""
     test_api_ports: Sequence[int] = ()
 
     def __init__(

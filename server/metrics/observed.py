@@ -1,4 +1,4 @@
-"""The broker as metrics see it; `server.broker.BrokerServer` is one."""
+"""The broker as metrics and its web console see it; `server.broker.BrokerServer` is one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from odradek.server.background.schedule import Schedule
     from odradek.server.cluster.replication import Replication
     from odradek.server.coordination.coordinators import Coordinators
+    from odradek.server.network._clock import Clock
     from odradek.server.network.connections import Connections
     from odradek.server.network.listeners import Listener
     from odradek.storage.directories.store import LogStore
@@ -47,3 +48,13 @@ class Observed(Protocol):
 
     @property
     def connections(self) -> Connections: ...
+
+
+class Hosted(Observed, Protocol):
+    """A broker with a web console (`server/web_console`)."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def is_serving(self) -> bool:
+        """False while its data are exchanged, and after its end."""

@@ -6,7 +6,6 @@ None among the samples is a place for a pause. Nothing is kept but the ages of b
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.server.metrics.clients import client_samples
 from odradek.server.metrics.details import reasons_not_ready
+from odradek.server.metrics.durations import quantile_ms, upper_s
 from odradek.server.metrics.exposition import Sample, label_text
 from odradek.server.metrics.families import DESCRIPTION_COUNTS, FAMILY, LINUX_DISK
 from odradek.server.metrics.lag import AgeCache, GroupLag, lags_of
@@ -180,7 +180,7 @@ class Sources:
         for name, counts in times.items():
             for quantile in QUANTILES:
                 labels = label_text(request=name, quantile=quantile)
-                yield "kafka_network_requestmetrics_totaltimems", labels, _quantile_ms(counts, quantile)
+                yield "kafka_network_requestmetrics_totaltimems", labels, quantile_ms(counts, quantile)
         for name, of_name in by_name.items():
             seconds = sum(route.nanoseconds for route in of_name) / 1e9
             yield from _histogram("odradek_request_seconds", {"request": name}, times[name], seconds)
@@ -507,16 +507,11 @@ def _errors(name: str, counts: Iterable[dict[int, int]]) -> Samples:
         yield "kafka_network_requestmetrics_errors_total", labels, number
 
 
-def _upper_s(place: int) -> float:
-    """The end of a bucket of `Route.times`, in seconds."""
-    return float(1024 << place) / 1e9
-
-
 def _histogram(family: str, labels: dict[str, str], counts: Sequence[int], seconds: float) -> Samples:
     total = 0
     for place, number in enumerate(counts):
         total += number
-        upper = "+Inf" if place == len(counts) - 1 else f"{_upper_s(place):.9g}"
+        upper = "+Inf" if place == len(counts) - 1 else f"{upper_s(place):.9g}"
         yield f"{family}_bucket", label_text(**labels, le=upper), total
     yield f"{family}_sum", label_text(**labels), seconds
     yield f"{family}_count", label_text(**labels), total
@@ -528,17 +523,6 @@ def _dirty_ratio(log: Partition, first_dirty: int) -> float:
     all_bytes = sum(segment.size_bytes for segment in closed)
     dirty_bytes = sum(segment.size_bytes for segment in closed if segment.base_offset >= first_dirty)
     return dirty_bytes / all_bytes if all_bytes else 0.0
-
-
-def _quantile_ms(counts: list[int], quantile: float) -> float:
-    """The upper end of the bucket that has the quantile."""
-    wanted = math.ceil(sum(counts) * quantile)
-    reached = 0
-    for place, number in enumerate(counts):
-        reached += number
-        if reached >= wanted:
-            return round(_upper_s(place) * 1000, 6)
-    return 0.0
 
 
 def _group_sums(groups: list[GroupLag], now_ms: int) -> Samples:

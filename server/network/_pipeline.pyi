@@ -108,6 +108,14 @@ class Route:
     def interpose(self, served: Served | None) -> None:
         """Requests go to `served`, each by itself: none is answered by what is remembered. None: as ever."""
 
+class ProduceWatch(Protocol):
+    """Sees what producers bring, for `server.web_console.writers`."""
+
+    def saw_request(self, connection: Any, request: Any) -> None:
+        """A decoded ProduceRequest, before its handler."""
+    def saw_batch(self, connection: Any, partition: Any, size_bytes: int) -> None:
+        """A batch of a remembered request, which a partition has taken."""
+
 class RouteTable(Protocol):
     """`server.network.routes.Routes`."""
 
@@ -136,6 +144,8 @@ class Dispatcher:
     after_requests: Callable[[], None] | None
     """Called when requests were served: a loop that sleeps at once wakes late
     (`server.network.busy_poll`)."""
+    produce_watch: ProduceWatch | None
+    """None while nobody looks at writers."""
     def watch_slow(self, slow_ns: int, on_slow: Callable[[Route, Any, int, int, int], None]) -> None:
         """From now on `on_slow(route, connection, took_ns, bytes_in, bytes_out)` is called for each request
         that took so long."""
@@ -225,6 +235,9 @@ class Responses:
     is_closing: bool
     """No more requests are served."""
     @property
+    def bytes_out(self) -> int:
+        """Responses that were given to the transport."""
+    @property
     def is_empty(self) -> bool:
         """False while a response is still to come."""
     @property
@@ -253,6 +266,14 @@ class Requests:
     buffer: ReceiveBuffer
     active_ms: int
     """The time of the last request."""
+    @property
+    def count(self) -> int:
+        """Requests that came."""
+    @property
+    def bytes_in(self) -> int:
+        """Size of these with their heads."""
+    def remembered_partitions(self) -> list[Any]:
+        """Partitions (`Partition`) to which it has produced, as far as that is remembered."""
     @property
     def client_id(self) -> str | None:
         """The newest client id; None before the first request."""

@@ -103,6 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         "buffer_updated",
         "client_software_name",
         "client_software_version",
+        "connected_ms",
         "gate",
         "get_buffer",
         "granted",
@@ -131,6 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         self._paced_writer: PacedWriter | None = None
         self._closings: dict[Callable[[Connection], None], None] | None = None
         self.unsent_bytes = 0
+        self.connected_ms = self.requests.active_ms
         self.listener_name = endpoint.name
         self._principal = "User:ANONYMOUS"
         self.granted: Any = None

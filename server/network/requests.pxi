@@ -8,6 +8,7 @@ cdef enum:
     KEY_HEAD_BYTES = 4
     ITEMS_MAX = 100
     REST_NOTHING = 0
+    PRODUCE = 0
     FETCH = 1
     SASL_HANDSHAKE = 17
     ASK = 1
@@ -110,6 +111,8 @@ cdef class Requests:
     cdef int64_t _session_ends_ns  # as `_began_ns`; 0: never
     cdef public object active_ms
     cdef readonly object exchange
+    cdef readonly int64_t count
+    cdef readonly int64_t bytes_in
 
     def __init__(self, owner, Dispatcher dispatcher, Responses responses):
         self.owner = owner
@@ -130,6 +133,7 @@ cdef class Requests:
         self._session_ends_ns = 0
         self.active_ms = dispatcher.now_ms()
         self.exchange = None
+        self.count = self.bytes_in = 0
 
     # The transport's side
 
@@ -288,6 +292,8 @@ cdef class Requests:
                 return
             size_bytes = end - buffer.start
             buffer.start = end
+            self.count += 1
+            self.bytes_in += size_bytes
             # The end of the turn may serve other connections, and close this one.
             self.turn._count(size_bytes)
             if responses._ready_bytes > WRITE_AT_ONCE_BYTES:
@@ -373,6 +379,8 @@ cdef class Requests:
         if context.refused:
             response = route.served.handle_refused(request, context)
         else:
+            if self.dispatcher.produce_watch is not None and route.api_key == PRODUCE:
+                self.dispatcher.produce_watch.saw_request(self.owner, request)
             response = route.handle(request, context)
         if slot is not None:
             slot.took_ns = self.charges.lap_ns()
@@ -528,6 +536,15 @@ cdef class Requests:
         self._newest = remembered
         dispatcher.remembered += 1
 
+    def remembered_partitions(self):
+        cdef Remembered remembered
+        found = []
+        if self._remembered is not None and self._generation == self.dispatcher._generation:
+            for remembered in self._remembered.values():
+                if remembered.kind == APPEND:
+                    found.append(remembered.partition)
+        return found
+
     def forget_prefixes(self):
         if self._remembered is not None and self._generation == self.dispatcher._generation:
             self.dispatcher.remembered -= len(self._remembered)
@@ -587,6 +604,8 @@ cdef class Requests:
         appended = remembered.append(self.buffer.view, rest, rest + batch_bytes, self.active_ms)
         if appended is None:
             return False
+        if self.dispatcher.produce_watch is not None:
+            self.dispatcher.produce_watch.saw_batch(self.owner, remembered.partition, batch_bytes)
         if type(responses._newest) is Burst:
             burst = <Burst> responses._newest
         if burst is None or burst.turn_number != self.turn.number or burst.count == BURST_MAX:

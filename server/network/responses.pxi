@@ -229,6 +229,7 @@ cdef class Responses:
     cdef public bint is_full
     cdef public bint is_pacing
     cdef public bint is_closing
+    cdef readonly int64_t bytes_out
 
     def __init__(self, owner, Dispatcher dispatcher):
         self.owner = owner
@@ -241,6 +242,7 @@ cdef class Responses:
         self._ready_bytes = 0
         self.unanswered = self.waiting_responses = self.waiting_bytes = 0
         self._is_touched = self.is_full = self.is_pacing = self.is_closing = False
+        self.bytes_out = 0
 
     @property
     def is_empty(self):
@@ -403,6 +405,7 @@ cdef class Responses:
         transport = self.transport
         if transport is None or transport.is_closing():
             return
+        self.bytes_out += size_bytes
         if size_bytes <= JOINED_BYTES_MAX and not self.is_pacing:
             if len(parts) == 1 and type(parts[0]) is bytes:
                 transport.write(parts[0])

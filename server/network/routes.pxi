@@ -174,6 +174,7 @@ cdef class Dispatcher:
     cdef public object meters
     cdef public object timers
     cdef public object after_requests
+    cdef public object produce_watch
     cdef int64_t _slow_ns
     cdef object _on_slow
     cdef public Py_ssize_t request_bytes_max
@@ -198,6 +199,7 @@ cdef class Dispatcher:
         self.meters = None
         self.timers = None
         self.after_requests = None
+        self.produce_watch = None
         self._slow_ns = NEVER_NS
         self._on_slow = None
         self.request_bytes_max = request_bytes_max

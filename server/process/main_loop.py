@@ -78,6 +78,10 @@ class NodeServer(Protocol):
         """Zero: there are no metrics."""
 
     @property
+    def console_url(self) -> str:
+        """Where browsers find the web console; empty: there is none here."""
+
+    @property
     def test_api_ports(self) -> Sequence[int]:
         """Ports of the test API, of those of its addresses that have one."""
 

@@ -164,6 +164,10 @@ class FirstWorker:
     def test_api_ports(self) -> Sequence[int]:
         return self._broker.test_api_ports
 
+    @property
+    def console_url(self) -> str:
+        return self._broker.console_url
+
 
 class OneProcess(OsDisk):
     """The disk of a node and of its controller, which share a directory: a file is locked once for both."""

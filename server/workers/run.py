@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from odradek.apis.table import CONTROLLER_MODULES
-from odradek.config.broker_config import METRICS_LISTEN
+from odradek.config.broker_config import CONSOLE_LISTEN, METRICS_LISTEN
 from odradek.config.config_error import ConfigError
 from odradek.config.os_reason import reason_of
 from odradek.config.worker_place import AMONG_WORKERS, CONTROLLER_SOCKET, OF_CONTROLLER, WorkerPlace
@@ -161,6 +161,13 @@ def _bound_rows(
             row[name] = sockets
             for one in sockets:
                 ending.callback(one.close)
+    if config.console_address is not None:
+        from odradek.server.web_console.hosting import bind_console
+
+        # One for all: the first worker has it.
+        rows[0][CONSOLE_LISTEN] = bind_console(config)
+        for one in rows[0][CONSOLE_LISTEN]:
+            ending.callback(one.close)
     return rows
 
 

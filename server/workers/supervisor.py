@@ -88,6 +88,8 @@ class ReadyWorkers:
     """Name, host and real port of the listeners for clients: those of the first worker, of the second, ..."""
     cluster_id: str
     metrics_ports: Sequence[int]
+    console_url: str
+    """Empty: there is no web console."""
 
     @property
     def data_directories(self) -> tuple[str, ...]:
@@ -342,6 +344,7 @@ class Supervisor:
             addresses=[(name, host, port) for one in told for name, host, port in one["addresses"]],
             cluster_id=told[0]["cluster_id"],
             metrics_ports=[one["metrics_port"] for one in told],
+            console_url=told[0]["console_url"],
         )
 
     # The end
@@ -416,6 +419,7 @@ class Supervisor:
             addresses=[one for one in server.addresses if one[0] != AMONG_WORKERS],
             cluster_id=server.cluster_id,
             metrics_port=server.metrics_port,
+            console_url=server.console_url,
         )
 
     def _report(self, worker: _Worker, **content: Any) -> None:

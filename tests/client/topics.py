@@ -81,13 +81,13 @@ def write_hanging(cluster, topic, producer_id, *, timestamp):
 class Transactions:
     """A transactional producer of batches, one transaction at a time."""
 
-    def __init__(self, cluster, transactional_id):
+    def __init__(self, cluster, transactional_id, timeout_ms=60_000):
         self.cluster, self.transactional_id = cluster, transactional_id
         self.coordinator = coordinator_of("transaction", transactional_id)
         answer = ask(
             cluster,
             self.coordinator,
-            InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000),
+            InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms),
         )
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self.sequences = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -22,6 +22,7 @@ from odradek.coordinator.security.delegation_tokens import TokenRules
 
 if TYPE_CHECKING:
     from odradek.apis.access import Authorizer
+    from odradek.apis.controller.parts import ControllerEndpoint
     from odradek.apis.coordinators import (
         DeadLetters,
         Groups,
@@ -186,6 +187,8 @@ class NodeParts(DecidingParts):
     """Queue for flushes."""
     begin_moves: Callable[[], object] = _leave_them
     """Called when a partition is to be moved between data directories."""
+    controller_endpoints: Sequence[ControllerEndpoint] = ()
+    """Where a node alone is reached as a controller."""
     clock_timers: Timers
     """Timers of time-outs, by the broker's clock; `timers` are for whoever waits."""
     oldest_groups: OldestGroups | None = None

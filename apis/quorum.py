@@ -3,7 +3,7 @@ UnregisterController (94, 0) and UnregisterBroker (64, 0): the nodes that keep t
 brokers of the cluster.
 
 The cluster is one node, the only voter of the metadata log: it cannot be removed, and no other can be added.
-The endpoint of the voter is the address of this node for the client, as there is no listener for controllers.
+Without a listener for controllers the endpoint of the voter is the address of this node for the client.
 
 Source: KafkaRaftClient, AddVoterHandler, RemoveVoterHandler, ReplicationControlManager.unregisterBroker and
 ClusterControlManager.unregisterController of Kafka 4.4; KIP-595, KIP-853.
@@ -11,7 +11,7 @@ ClusterControlManager.unregisterController of Kafka 4.4; KIP-595, KIP-853.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from odradek.apis.access import on_cluster
@@ -40,7 +40,8 @@ from odradek.wire.messages.unregister_controller import (
 from odradek.wire.schema import ZERO_UUID, uuid_to_text
 
 if TYPE_CHECKING:
-    from odradek.apis.api import RequestContext
+    from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.apis.controller.parts import ControllerEndpoint
     from odradek.apis.node import ApiParts, MetadataLogState, SharedApiParts
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.view import ClusterView
@@ -53,22 +54,21 @@ FIRST_VERSION_WITH_NODES = 2
 class DescribeQuorum:
     """The handler."""
 
-    def __init__(self, node_id: int, log: MetadataLogState) -> None:
+    def __init__(
+        self, node_id: int, log: MetadataLogState, endpoints: Sequence[ControllerEndpoint] = ()
+    ) -> None:
+        """`endpoints` are those of the node as a controller, if it has some."""
         self._node_id = node_id
         self._log = log
+        self._listeners = listeners_of(endpoints)
 
     def __call__(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
         if (refusal := refusal_of_others(request)) is not None:
             return refusal
         response = described(self._described(context))
         if context.api_version >= FIRST_VERSION_WITH_NODES:
-            connection = context.connection
-            listener = Listener(
-                name=connection.listener_name,
-                host=connection.advertised_host,
-                port=connection.advertised_port,
-            )
-            response.nodes = [Node(node_id=self._node_id, listeners=[listener])]
+            listeners = self._listeners or [_listener_of(context.connection)]
+            response.nodes = [Node(node_id=self._node_id, listeners=listeners)]
         return response
 
     def _described(self, context: RequestContext) -> PartitionQuorumData:
@@ -91,6 +91,18 @@ class DescribeQuorum:
             current_voters=[voter],
             observers=[],
         )
+
+
+def listeners_of(endpoints: Iterable[ControllerEndpoint]) -> list[Listener]:
+    """The endpoints of a voter, as they are described."""
+    return [Listener(name=one.listener, host=one.host, port=one.port) for one in endpoints]
+
+
+def _listener_of(connection: ConnectionInfo) -> Listener:
+    """The listener of a client."""
+    return Listener(
+        name=connection.listener_name, host=connection.advertised_host, port=connection.advertised_port
+    )
 
 
 def refusal_of_others(request: DescribeQuorumRequest) -> DescribeQuorumResponse | None:
@@ -262,7 +274,7 @@ def _log_of(parts: SharedApiParts) -> MetadataLogState:
 
 
 def _make_describe(parts: ApiParts) -> DescribeQuorum:
-    return DescribeQuorum(parts.node.node_id, _log_of(parts))
+    return DescribeQuorum(parts.node.node_id, _log_of(parts), parts.node.controller_endpoints)
 
 
 def _make_add(parts: SharedApiParts) -> AddRaftVoter:

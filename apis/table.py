@@ -140,6 +140,13 @@ MODULES: Mapping[int, str] = {key: row.broker for key, row in ROWS.items() if ro
 """API key -> module, of the APIs that a broker serves."""
 CONTROLLER_MODULES: Mapping[int, str] = {key: row.controller for key, row in ROWS.items() if row.controller}
 """API key -> module, of the APIs that a controller serves."""
+OF_BROKERS = (56, 62, 63, 64, 67, 73)
+"""Keys of the APIs with which a controller rules over brokers, beside those of its log."""
+LONE_CONTROLLER_MODULES: Mapping[int, str] = {
+    **CONTROLLER_MODULES,
+    **dict.fromkeys(OF_BROKERS, "controller.alone"),
+}
+"""The same of a node alone, at its listeners for controllers."""
 
 
 def declared(api_key: int, modules: Mapping[int, str] = MODULES) -> AnyApi:

@@ -98,6 +98,7 @@ class UpdateFeatures:
             if highest > 0:
                 what = f"only supports versions {lowest}-{highest}"
             raise _invalid(update, f"Local controller {self._node_id} {what}")
+        self._check_brokers(update)
         if level < finalized and upgrade_type == UPGRADE:
             raise _invalid(
                 update,
@@ -116,6 +117,18 @@ class UpdateFeatures:
         if needed is not None:
             why = f"it depends on {METADATA_VERSION} level {needed}"
             raise _invalid(update, f"{name} could not be set to {level} because {why}")
+
+    def _check_brokers(self, update: FeatureUpdateKey) -> None:
+        """Fenced ones count, too: they would be shut out of their cluster."""
+        for node_id, broker in sorted(self._machine.view.registrations.items()):
+            lowest, highest = broker.features.get(update.feature, (0, 0))
+            if lowest <= update.max_version_level <= highest:
+                continue
+            what = "does not support this feature."
+            if highest > 0:
+                versions = f"{lowest}-{highest}" if lowest < highest else f"{lowest}"
+                what = f"only supports versions {versions}"
+            raise _invalid(update, f"Broker {node_id} {what}")
 
 
 def _loses_metadata(finalized: int, update: FeatureUpdateKey) -> KafkaError:

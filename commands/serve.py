@@ -252,10 +252,11 @@ def _tell_ready(server: "NodeServer") -> None:
     """One line that people read and scripts wait for; addresses with their real ports."""
     metrics = _metrics_text(server.config, [server.metrics_port]) + _test_api_text(server)
     metrics += _console_text(server.console_url)
+    controllers = "".join(f", controller {_address_text(*one[1:])}" for one in server.controller_addresses)
     _tell(
         server.addresses,
         f"node {server.node_id}, cluster {server.cluster_id}, "
-        f"data {','.join(server.data_directories)}{metrics}",
+        f"data {','.join(server.data_directories)}{controllers}{metrics}",
     )
     _write_address_file(
         server.addresses, {listener.name for listener in server.listeners if listener.tls is not None}

@@ -45,6 +45,10 @@ _ADDRESS = re.compile(HOST_PORT)
 ALL_DIRECTORIES = "*"
 CLEANER_BUFFER_BYTES_MIN = 1 << 20
 _OF_SECURITY = ("listener.name.", "ssl.", "sasl.", "connections.max.reauth.ms")
+_OF_CONTROLLER_LISTENERS = {
+    *("process.roles", "controller.listener.names", "controller.quorum.voters"),
+    "controller.quorum.bootstrap.servers",
+}
 _KAFKA = "KAFKA_"
 _DEFAULT = "ODRADEK_DEFAULT_"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -87,6 +91,8 @@ class BrokerConfig:
     topic_options: Mapping[str, Option]
     """The topic options with their standings in this node."""
     listeners: tuple[Listener, ...]
+    controller_listeners: tuple[Listener, ...]
+    """Those of a node alone at which it is a controller, in the order of `controller.listener.names`."""
     """The listeners to open; never empty."""
     advertised: dict[str, Listener]
     """By listener name; each client of any other listener gets the address at which it connected. A listener
@@ -170,6 +176,7 @@ class BrokerConfig:
         self.controller_security = None
         self.inter_broker_login = self.controller_login = None
         self.cluster = self.controller = None
+        self.controller_listeners = ()
         if place is not None:
             listener_names = self._resolve_place(given, place)
         elif role is Role.CONTROLLER:
@@ -212,6 +219,8 @@ class BrokerConfig:
             *self._unused_security,
             *_unused_at_zookeeper(given, self.values),
         }
+        if self.controller_listeners:
+            without_effect -= _OF_CONTROLLER_LISTENERS
         self.without_effect = tuple(name for name in given if name in without_effect)
         more = self._security_warnings
         self.warnings = (*warnings, *more, *_more_warnings(self.values, role))
@@ -228,6 +237,12 @@ class BrokerConfig:
         opened = endpoints("listeners", values["listeners"], protocols)
         check_ports_differ(opened)
         served = [listener for listener in opened if listener.name not in controllers]
+        if not in_cluster and "controller" in (values["process.roles"] or ()):
+            by_name = {listener.name: listener for listener in opened}
+            names_in_order = [name.upper() for name in values["controller.listener.names"] or ()]
+            self.controller_listeners = tuple(
+                by_name[name] for name in dict.fromkeys(names_in_order) if name in by_name
+            )
         # Those of Kafka 0.7 come last: the first one is for all other clients.
         self.listeners = tuple(sorted(served, key=lambda listener: listener.protocol in OLDEST))
         of_today = tuple(listener for listener in self.listeners if listener.protocol not in OLDEST)
@@ -244,9 +259,10 @@ class BrokerConfig:
             )
         names = {listener.name for listener in opened}
         advertised = endpoints("advertised.listeners", values["advertised.listeners"] or (), protocols)
-        self.advertised = advertised_listeners(advertised, names, controllers)
+        served_names = {listener.name for listener in self.controller_listeners}
+        self.advertised = advertised_listeners(advertised, names, controllers - served_names)
         if "listeners" in given:
-            for listener in self.listeners:
+            for listener in (*self.listeners, *self.controller_listeners):
                 if is_name(listener.host):
                     self.advertised.setdefault(listener.name, listener)
         self.inter_broker_listener = inter_broker_listener(
@@ -308,7 +324,8 @@ class BrokerConfig:
 
     def _read_security(self, listener_names: Iterable[str]) -> None:
         """Imports nothing if no option speaks of security."""
-        protocols = [listener.protocol for listener in self.listeners]
+        opened = (*self.listeners, *self.controller_listeners)
+        protocols = [listener.protocol for listener in opened]
         if self.cluster is not None:
             protocols.append(self.cluster.controller_security_protocol)
         is_secured = any(protocol not in {"PLAINTEXT", *OLDEST} for protocol in protocols)
@@ -316,7 +333,7 @@ class BrokerConfig:
             return
         from odradek.config import broker_security
 
-        found = broker_security.read(self.values, self.layers, self.listeners, listener_names, self.cluster)
+        found = broker_security.read(self.values, self.layers, opened, listener_names, self.cluster)
         self.security, self.logins = found.listeners, found.logins
         self.inter_broker_login, self.controller_login = found.inter_broker, found.controllers
         self.controller_security = found.of_controllers

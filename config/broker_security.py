@@ -44,7 +44,7 @@ def read(
     known_names: Iterable[str],
     cluster: ClusterConfig | None,
 ) -> BrokerSecurity:
-    """`opened` are the listeners for clients, `known_names` all names that settings may have. ConfigError:
+    """`opened` are the served listeners, `known_names` all names that settings may have. ConfigError:
     one sentence."""
     opened = tuple(opened)
     listener_security.check_names(layers.start, known_names)

@@ -68,7 +68,8 @@ BROKER = (
                "broker,controller without other controllers, or empty: a node alone."),
     Option("controller.listener.names", OF_CLUSTER, LIST, None,
            doc="Names of the listeners of the controllers; the protocol of the first one is used for "
-               "connections to them. A node alone does not open them."),
+               "connections to them. A node alone with process.roles=broker,controller opens those that are "
+               "in listeners."),
     Option("controller.quorum.voters", OF_CLUSTER, LIST, "",
            doc="Controllers of the cluster that this node belongs to, as ID@HOST:PORT."),
     Option("controller.quorum.bootstrap.servers", OF_CLUSTER, LIST, "",

@@ -84,10 +84,11 @@ A node belongs to a cluster if its controllers are in `controller.quorum.bootstr
 
 `process.roles=controller` makes the controller of a cluster on one machine (`docs/cluster.md`). Several
 controllers, which take the place of one another, are Apache Kafka's: they are refused, and so is
-`broker,controller` with other controllers; without others it is a node alone. As in Kafka these errors are
-refused: `node.id` missing or that of a voter; `controller.listener.names` missing,
-without a protocol or among `listeners`; a listener among brokers that is not advertised; controllers without
-`process.roles`.
+`broker,controller` with other controllers; without others it is a node alone, and a controller at those of
+its `listeners` that are in `controller.listener.names` (for Kafka's tools with `--bootstrap-controller`,
+and for readers of its metadata log). As in Kafka these errors are refused: `node.id` missing or that of a
+voter; `controller.listener.names` missing, without a protocol or among `listeners`; a listener among brokers
+that is not advertised; controllers without `process.roles`.
 
 A node enforces the ACLs of its cluster if `authorizer.class.name` is set, as the other nodes have it. Without
 it the node does not serve a cluster with ACLs, at the start or when ACLs are added later, unless

@@ -202,9 +202,12 @@ class BrokerServer:
         undo the first one, and the former data are served again."""
         async with self._exchanging:
             serving = self.serving
-            sockets = serving.opened.bound.ports.duplicates()
+            bound = serving.opened.bound
+            sockets = {**bound.ports.duplicates(), **bound.controller_ports.duplicates()}
             try:
                 serving.connections.abort_all()
+                if serving.controller_connections is not None:
+                    serving.controller_connections.abort_all()
                 serving.opened.deciding.abandon()
                 serving.opened.bound.store.is_abandoned = True
                 await self._end_serving()
@@ -365,6 +368,12 @@ class BrokerServer:
     def addresses(self) -> list[tuple[str, str, int]]:
         """Name, host and real port of every listener."""
         return [(listener.name, listener.host, listener.port) for listener in self.listeners]
+
+    @property
+    def controller_addresses(self) -> Sequence[tuple[str, str, int]]:
+        """The same of those at which it is a controller, too."""
+        listeners = self.serving.opened.bound.controller_ports.listeners
+        return [(listener.name, listener.host, listener.port) for listener in listeners]
 
     @property
     def store(self) -> LogStore:

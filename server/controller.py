@@ -11,10 +11,12 @@ from odradek.server.node import do_nothing
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from odradek.apis.node import ControllerVersions, Forward, MetadataLogState
+    from odradek.apis.controller.parts import ControllerEndpoint
+    from odradek.apis.node import ControllerVersions, Forward
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.server.background.schedule import Schedule
     from odradek.server.cluster.replica_homes import ReplicaHomes
+    from odradek.server.controlling.serving import ControllersLog
     from odradek.wire.schema import Message
 
 
@@ -30,8 +32,10 @@ class Deciding:
     """Where the metadata say that replicas are."""
     when_open: Callable[[Schedule], None]
     """Called when the logs are open, before partitions are made."""
-    metadata_log: MetadataLogState | None = None
+    metadata_log: ControllersLog | None = None
     """The log of the metadata; None where the controllers have it."""
+    endpoints: tuple[ControllerEndpoint, ...] = ()
+    """Where a node alone is reached as a controller."""
     abandon: Callable[[], object] = do_nothing
     """Lets a stop leave the metadata log as a kill would."""
     forward: Forward | None = None

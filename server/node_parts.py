@@ -64,7 +64,9 @@ def api_settings(node: Node, live: LiveConfig[LogConfig]) -> ApiSettings:
         telemetry_max_bytes=values["telemetry.max.bytes"],
         changes_log_levels=node.owns_process,
         token_rules=_token_rules(config),
-        security_protocols={one.name: one.protocol for one in config.listeners},
+        security_protocols={
+            one.name: one.protocol for one in (*config.listeners, *config.controller_listeners)
+        },
         told_features=None if config.emulated is None else features_of(config.emulated),
         option_value=live.option_value,
     )

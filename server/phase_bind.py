@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from odradek.server.network.ports import Ports, bind_ports
@@ -34,6 +34,8 @@ class Bound:
 
     node: Node
     ports: Ports
+    controller_ports: Ports = field(default_factory=Ports)
+    """Those of a node alone at which it is a controller."""
     identity: Identity
     store: LogStore
     store_events: StoreEvents
@@ -47,6 +49,10 @@ def bind(node: Node, ending: AsyncExitStack, take_over: Callable[[Node], None]) 
     from odradek.server.metadata.meta_properties import is_member
 
     ports = bind_ports(node.config, node.sockets, ending)
+    of_controller = node.config.controller_listeners
+    controller_ports = (
+        bind_ports(node.config, node.sockets, ending, of_controller) if of_controller else Ports()
+    )
     # The other directories are marked only as long as the first one is.
     if is_member(node.config.data_directories[0]):
         take_over(node)
@@ -59,6 +65,7 @@ def bind(node: Node, ending: AsyncExitStack, take_over: Callable[[Node], None]) 
     return Bound(
         node=node,
         ports=ports,
+        controller_ports=controller_ports,
         identity=identity,
         store=store,
         store_events=events,

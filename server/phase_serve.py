@@ -35,7 +35,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from odradek.apis.access import Authorizer
-    from odradek.apis.node import NodeParts
+    from odradek.apis.node import ApiSettings, NodeParts
     from odradek.coordinator.client_metrics.clients import ClientMetrics
     from odradek.server.background.schedule import Schedule
     from odradek.server.cluster.replication import Replication
@@ -60,6 +60,8 @@ class Serving:
     opened: Opened
     coordinators: Coordinators
     connections: Connections
+    controller_connections: Connections | None
+    """Those at the listeners for controllers, where a node alone has some."""
     client_metrics: Callable[[], ClientMetrics]
     """The metrics that clients push; made when they are first needed."""
     replication: Replication | None
@@ -94,6 +96,7 @@ async def serve(opened: Opened, ending: AsyncExitStack, replication: Replication
     if node.polls_before_sleep:
         connections.dispatcher.after_requests = BusyPoll(schedule.loop, lambda: schedule.is_idle)
     ending.push_async_callback(stop_serving, schedule, coordinators, connections)
+    controller_connections = _open_controller_listeners(opened, authorizer, settings, ending)
     publisher.subscribe(coordinators.follow)
     _follow_quotas(opened, quotas, connections, ending)
     _open_kafka_07(opened, connections, parts, ending)
@@ -102,17 +105,46 @@ async def serve(opened: Opened, ending: AsyncExitStack, replication: Replication
         ports.serve(connections)
     else:
         _serve_with_all_workers(opened, connections, ending)
-    tell_what_is_open(node.config, ports.listeners)
+    tell_what_is_open(node.config, [*ports.listeners, *opened.bound.controller_ports.listeners])
     serving = Serving(
         opened=opened,
         coordinators=coordinators,
         connections=connections,
+        controller_connections=controller_connections,
         client_metrics=parts.client_metrics,
         replication=replication,
         compaction=_new_compaction(opened),
     )
     _start_background(serving, upkeep, ending)
     return serving
+
+
+def _open_controller_listeners(
+    opened: Opened, authorizer: Authorizer, settings: ApiSettings, ending: AsyncExitStack
+) -> Connections | None:
+    """Imports nothing without such listeners."""
+    bound = opened.bound
+    if not bound.controller_ports.listeners:
+        return None
+    from odradek.coordinator.controller.machine import Controller
+    from odradek.server.controlling.beside_broker import serve_beside_broker
+    from odradek.server.controlling.serving import DecidingHere
+    from odradek.server.shutdown import close_connections
+
+    log = opened.deciding.metadata_log
+    assert isinstance(opened.plane, Controller)
+    assert log is not None
+    deciding = DecidingHere(
+        node=bound.node,
+        schedule=opened.schedule,
+        reconfiguration=bound.reconfiguration,
+        controller=opened.plane,
+        log=log,
+    )
+    connections = serve_beside_broker(deciding, bound.controller_ports, authorizer, settings, ending)
+    ending.push_async_callback(close_connections, connections)
+    ending.callback(bound.controller_ports.close)
+    return connections
 
 
 def _serve_with_all_workers(opened: Opened, connections: Connections, ending: AsyncExitStack) -> None:
@@ -226,6 +258,7 @@ def _node_parts(
         node_id=bound.node.id,
         plane=opened.plane,
         metadata_log=opened.deciding.metadata_log,
+        controller_endpoints=opened.deciding.endpoints,
         forward=opened.deciding.forward,
         controller_versions=opened.deciding.controller_versions,
         store=bound.store,

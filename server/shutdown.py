@@ -29,12 +29,17 @@ async def stop_serving(schedule: Schedule, coordinators: Coordinators, connectio
     turn.end()
     await _until(lambda: not turn.is_flushing, FLUSH_WAIT_S)
     turn.end()
+    await close_connections(connections)
+    # Requests that came in meanwhile were not answered, but what they staged must not stay staged.
+    turn.end()
+
+
+async def close_connections(connections: Connections) -> None:
+    """Sends what is ready, and closes them; those that do not read it are cut."""
     connections.close_all()
     await _until(lambda: len(connections) == 0, CLOSE_WAIT_S)
     connections.abort_all()
     await _until(lambda: len(connections) == 0, CLOSE_WAIT_S)
-    # Requests that came in meanwhile were not answered, but what they staged must not stay staged.
-    turn.end()
 
 
 async def _until(condition: Callable[[], bool], patience_s: float) -> None:

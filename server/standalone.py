@@ -31,6 +31,7 @@ from odradek.wire.schema import uuid_from_text
 from odradek.wire.work import finish
 
 if TYPE_CHECKING:
+    from odradek.apis.controller.parts import ControllerEndpoint
     from odradek.coordinator.controller.draft import RecordDraft
     from odradek.server.background.schedule import Schedule
     from odradek.server.metadata.metadata_log import DiskMetadataLog
@@ -62,6 +63,7 @@ class _Alone:
             path: uuid_from_text(text) for path, text in bound.identity.directory_ids.items()
         }
         check_level(config, config.first_levels or {})
+        self._endpoints = _endpoints(bound)
         self._log = self._opened_log()
         ending.callback(close_metadata_log, self._log)
         self._snapshots: list[Snapshots] = []
@@ -91,6 +93,7 @@ class _Alone:
             when_open=self._when_open,
             homes=self._homes,
             metadata_log=self._log,
+            endpoints=self._endpoints,
             abandon=self._log.abandon,
         )
 
@@ -111,6 +114,7 @@ class _Alone:
             config.metadata_directory,
             now_ms=self._node.now_ms,
             on_failure=partial(logger.critical, "the metadata are not changed before the next start: %s"),
+            endpoints=self._endpoints,
         )
 
     def _refuse_without_brokers(self) -> None:
@@ -240,3 +244,12 @@ class _Alone:
             yield None
 
         return self._controller.changing(edit)
+
+
+def _endpoints(bound: Bound) -> tuple[ControllerEndpoint, ...]:
+    """Where the node is reached as a controller. Imports nothing where it has no such listener."""
+    if not bound.controller_ports.listeners:
+        return ()
+    from odradek.server.controlling.serving import endpoints_of
+
+    return endpoints_of(bound.controller_ports)

@@ -61,8 +61,8 @@ class FetchMetadata:
         is_final = found.error_code or found.diverging_epoch is not None or found.snapshot_id is not None
         is_news = bool(found.records) or asked.high_watermark < found.high_watermark
         if is_final or is_news or not request.max_wait_ms:
-            return self._response(found, context.api_version)
-        return self._waiting(request, asked, context.api_version)
+            return self._response(found, context)
+        return self._waiting(request, asked, context)
 
     def _note(self, request: FetchRequest, asked: FetchPartition, context: RequestContext) -> None:
         state = request.replica_state
@@ -110,13 +110,13 @@ class FetchMetadata:
                 return replace(data, error_code=error.code)
         return data
 
-    def _waiting(self, request: FetchRequest, asked: FetchPartition, version: int) -> Waiting:
+    def _waiting(self, request: FetchRequest, asked: FetchPartition, context: RequestContext) -> Waiting:
         log = self._parts.log
 
         def look() -> None:
             timer.cancel()
             log.unwatch(look)
-            waiting.complete(self._response(self._found(request, asked), version))
+            waiting.complete(self._response(self._found(request, asked), context))
 
         def forget() -> None:
             timer.cancel()
@@ -127,13 +127,13 @@ class FetchMetadata:
         log.watch(look)
         return waiting
 
-    def _response(self, data: PartitionData, version: int) -> FetchResponse:
+    def _response(self, data: PartitionData, context: RequestContext) -> FetchResponse:
         topic = FetchableTopicResponse(
             topic=CLUSTER_METADATA_TOPIC, topic_id=CLUSTER_METADATA_TOPIC_ID, partitions=[data]
         )
         response = FetchResponse(error_code=ErrorCode.NONE, session_id=0, responses=[topic])
-        if version >= FIRST_VERSION_WITH_ENDPOINTS:
-            _, host, port = self._parts.endpoints[0]
+        if context.api_version >= FIRST_VERSION_WITH_ENDPOINTS:
+            _, host, port = self._parts.endpoint_for(context.connection)
             response.node_endpoints = [NodeEndpoint(node_id=self._parts.node_id, host=host, port=port)]
         return response
 
@@ -168,7 +168,7 @@ class FetchSnapshot:
             topics=[fetch_snapshot.TopicSnapshotPieces(name=topic.name, partitions=[piece])],
         )
         if context.api_version >= 1:
-            _, host, port = self._parts.endpoints[0]
+            _, host, port = self._parts.endpoint_for(context.connection)
             response.node_endpoints = [
                 fetch_snapshot.NodeEndpoint(node_id=self._parts.node_id, host=host, port=port)
             ]

@@ -75,6 +75,11 @@ class ControllerParts(DecidingParts):
     heard: Callable[[int, int, ConnectionInfo], None]
     """Called with a broker, its epoch, and the connection at which its heartbeat came."""
 
+    def endpoint_for(self, connection: ConnectionInfo) -> ControllerEndpoint:
+        """The endpoint at which that client reaches this controller: the one of its listener."""
+        name = connection.listener_name
+        return next((one for one in self.endpoints if one.listener == name), self.endpoints[0])
+
     @property
     def machine(self) -> Controller:
         return self.plane

@@ -15,7 +15,7 @@ from odradek.apis import operations
 from odradek.apis.access import on_cluster
 from odradek.apis.controller.parts import ControllerApi, ControllerParts
 from odradek.apis.metadata import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS
-from odradek.apis.quorum import FIRST_VERSION_WITH_NODES, described, refusal_of_others
+from odradek.apis.quorum import FIRST_VERSION_WITH_NODES, described, listeners_of, refusal_of_others
 from odradek.wire.acl_types import Operation
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.describe_cluster import (
@@ -26,11 +26,11 @@ from odradek.wire.messages.describe_cluster import (
 from odradek.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
-    Listener,
     Node,
     PartitionQuorumData,
     ReplicaState,
 )
+from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
@@ -45,11 +45,14 @@ class DescribeQuorum:
     def __call__(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
         if (refusal := refusal_of_others(request)) is not None:
             return refusal
-        response = described(self._described(context.now_ms))
-        if context.api_version >= FIRST_VERSION_WITH_NODES:
-            listeners = [
-                Listener(name=one.listener, host=one.host, port=one.port) for one in self._parts.endpoints
-            ]
+        has_nodes = context.api_version >= FIRST_VERSION_WITH_NODES
+        partition = self._described(context.now_ms)
+        if not has_nodes:
+            for replica in (*partition.current_voters, *partition.observers):
+                replica.replica_directory_id = ZERO_UUID
+        response = described(partition)
+        if has_nodes:
+            listeners = listeners_of(self._parts.endpoints)
             response.nodes = [Node(node_id=self._parts.node_id, listeners=listeners)]
         return response
 
@@ -91,13 +94,13 @@ class DescribeCluster:
         self._parts = parts
 
     def __call__(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-        if context.api_version and request.endpoint_type != CONTROLLER_ENDPOINTS:
-            return _refused(request.endpoint_type)
-        by_name = {one.listener: one for one in self._parts.endpoints}
-        endpoint = by_name.get(context.connection.listener_name, self._parts.endpoints[0])
+        if request.endpoint_type != CONTROLLER_ENDPOINTS:
+            return _refused(request.endpoint_type, context.api_version)
+        endpoint = self._parts.endpoint_for(context.connection)
         node_id = self._parts.node_id
-        response = DescribeClusterResponse(
+        return DescribeClusterResponse(
             error_code=ErrorCode.NONE,
+            endpoint_type=CONTROLLER_ENDPOINTS,
             cluster_id=self._parts.current_view().cluster_id,
             controller_id=node_id,
             brokers=[DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)],
@@ -105,16 +108,13 @@ class DescribeCluster:
             if request.include_cluster_authorized_operations
             else operations.NOT_ASKED,
         )
-        if context.api_version:
-            response.endpoint_type = CONTROLLER_ENDPOINTS
-        return response
 
 
-def _refused(endpoint_type: int) -> DescribeClusterResponse:
-    """The response of Kafka's controller to another type of endpoints."""
+def _refused(endpoint_type: int, version: int) -> DescribeClusterResponse:
+    """The response of Kafka's controller to another type of endpoints. Version 0 is for brokers."""
     code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}"
     if endpoint_type == BROKER_ENDPOINTS:
-        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if version else ErrorCode.INVALID_REQUEST
         message = (
             "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
         )

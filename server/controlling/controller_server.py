@@ -38,6 +38,7 @@ class ControllerServer:
     """One controller. `start` and `stop` run on the event loop; between them all other attributes can be
     used."""
 
+    controller_addresses: Sequence[tuple[str, str, int]] = ()
     metrics_port = 0
     console_url = ""
     test_api_ports: Sequence[int] = ()

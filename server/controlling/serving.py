@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from odradek.apis.controller.parts import ControllerEndpoint, ControllerParts, ReadableLog
 from odradek.apis.table import CONTROLLER_MODULES, Apis
@@ -37,7 +37,10 @@ from odradek.server.node_parts import (
 from odradek.server.reconfiguration import Reconfiguration, live_config
 
 if TYPE_CHECKING:
+    from odradek.apis.access import Authorizer
+    from odradek.apis.api import ConnectionInfo
     from odradek.apis.declaration import Served
+    from odradek.apis.node import ApiSettings
     from odradek.server.network.ports import Ports
     from odradek.server.node import Node
 
@@ -68,52 +71,24 @@ def serve_controller(
     reconfiguration = Reconfiguration(live_config(node.config))
     controller = loaded_controller(Controller, node.config, log, cluster_id, reconfiguration.live)
     sessions = BrokerSessions(node.config.values["broker.session.timeout.ms"])
-    defaults = partition_defaults(node.config)
-    clock_ms = steady_clock_ms(node.clock)
     watching = Watching(
         controller,
         sessions,
-        defaults,
+        partition_defaults(node.config),
         schedule.changes,
         schedule.timers,
-        clock_ms,
+        steady_clock_ms(node.clock),
         preferred_interval_ms=_preferred_interval_ms(node),
         unclean_interval_ms=node.config.values["unclean.leader.election.interval.ms"],
     )
-    parts = ControllerParts(
-        node_id=node.id,
-        now_ms=node.now_ms,
-        timers=schedule.timers,
-        changes=schedule.changes,
-        searches=schedule.searches,
-        reads=schedule.reads,
-        is_address=is_address,
-        is_host=is_host,
-        metadata_log=log,
-        authorizer=authorizer_of(node, lambda: controller.view),
-        clock_ms=clock_ms,
-        plane=controller,
-        log=log,
-        sessions=sessions,
-        observers=Observers(),
-        defaults=defaults,
-        endpoints=endpoints_of(ports),
-        served=lambda: apis,
-        sessions_changed=watching.sessions_changed,
-        heard=watching.heard,
+    deciding = DecidingHere(
+        node=node, schedule=schedule, reconfiguration=reconfiguration, controller=controller, log=log
     )
+    brokers = Brokers(sessions, watching.sessions_changed, watching.heard)
+    authorizer = authorizer_of(node, lambda: controller.view)
     settings = api_settings(node, reconfiguration.live)
-    apis: Mapping[int, Served] = Apis(parts, settings, (), CONTROLLER_MODULES)
-    connections = new_connections(
-        node,
-        ports,
-        apis,
-        settings,
-        parts.authorizer,
-        reconfiguration,
-        lambda: controller.view,
-        schedule,
-        ending,
+    connections = controller_connections(
+        deciding, ports, authorizer, settings, brokers, CONTROLLER_MODULES, ending
     )
     reconfiguration.follow(controller.view)
     controller.publisher.subscribe(reconfiguration.view_changed)
@@ -133,6 +108,73 @@ def serve_controller(
         controller=controller,
         connections=connections,
         watching=watching,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecidingHere:
+    """A node and the controller in it."""
+
+    node: Node
+    schedule: Schedule
+    reconfiguration: Reconfiguration
+    controller: Controller
+    log: ControllersLog
+
+
+class Brokers(NamedTuple):
+    """The brokers of a controller, as its handlers know them: see `ControllerParts`."""
+
+    sessions: BrokerSessions
+    sessions_changed: Callable[[], None]
+    heard: Callable[[int, int, ConnectionInfo], None]
+
+
+def controller_connections(
+    deciding: DecidingHere,
+    ports: Ports,
+    authorizer: Authorizer,
+    settings: ApiSettings,
+    brokers: Brokers,
+    modules: Mapping[int, str],
+    ending: AsyncExitStack,
+) -> Connections:
+    """Connections of those who ask a controller, with the APIs in `modules`; nothing is served before
+    `ports.serve`."""
+    node, schedule, controller = deciding.node, deciding.schedule, deciding.controller
+    parts = ControllerParts(
+        node_id=node.id,
+        now_ms=node.now_ms,
+        timers=schedule.timers,
+        changes=schedule.changes,
+        searches=schedule.searches,
+        reads=schedule.reads,
+        is_address=is_address,
+        is_host=is_host,
+        metadata_log=deciding.log,
+        authorizer=authorizer,
+        clock_ms=steady_clock_ms(node.clock),
+        plane=controller,
+        log=deciding.log,
+        sessions=brokers.sessions,
+        observers=Observers(),
+        defaults=partition_defaults(node.config),
+        endpoints=endpoints_of(ports),
+        served=lambda: apis,
+        sessions_changed=brokers.sessions_changed,
+        heard=brokers.heard,
+    )
+    apis: Mapping[int, Served] = Apis(parts, settings, (), modules)
+    return new_connections(
+        node,
+        ports,
+        apis,
+        settings,
+        authorizer,
+        deciding.reconfiguration,
+        lambda: controller.view,
+        schedule,
+        ending,
     )
 
 

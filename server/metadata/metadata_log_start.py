@@ -58,12 +58,14 @@ def open_own_log(
     now_ms: Callable[[], int],
     on_failure: Callable[[str], object] = _ignore,
     repairs: bool = True,
+    endpoints: Sequence[tuple[str, str, int]] = (),
 ) -> DiskMetadataLog:
     """The log of a node alone, in its `metadata_directory`; the rows of an earlier version become one first.
-    `directories` have its partitions. The rest is as in `open_metadata_log`.
+    `directories` have its partitions, `endpoints` are those at which it is a controller. The rest is as in
+    `open_metadata_log`.
     """
     ids = {path: uuid_from_text(text) for path, text in identity.directory_ids.items()}
-    voter = ThisVoter(identity.node_id, ids[metadata_directory])
+    voter = ThisVoter(identity.node_id, ids[metadata_directory], endpoints)
     old_store = f"{directories[0]}/{OLD_STORE}"
     if os.path.exists(old_store):
         from odradek.server.metadata.migration import Node, migrate

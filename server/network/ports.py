@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from odradek.server.network.listeners import Listener, SocketOptions, accept, bi
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
+    from odradek.config.listeners import Listener as ConfiguredListener
     from odradek.server.network.admission import Acceptor, Door
     from odradek.server.network.tls_transport import TlsAcceptor
 
@@ -34,9 +35,9 @@ class Ports:
         self._waiting: deque[tuple[Listener, list[socket.socket]]] = deque()
         self._acceptors: list[Acceptor] = []
 
-    def bind(self, config: BrokerConfig) -> None:
-        """Raises ConfigError for an address that cannot be bound."""
-        for configured in config.listeners:
+    def bind(self, config: BrokerConfig, listeners: Iterable[ConfiguredListener]) -> None:
+        """Binds these listeners of `config`. Raises ConfigError for an address that cannot be bound."""
+        for configured in listeners:
             listener = Listener(
                 configured.name, configured.host, configured.port, None, socket_options(config)
             )
@@ -83,12 +84,16 @@ class Ports:
 
 
 def bind_ports(
-    config: BrokerConfig, sockets: Mapping[str, Sequence[socket.socket]], ending: AsyncExitStack
+    config: BrokerConfig,
+    sockets: Mapping[str, Sequence[socket.socket]],
+    ending: AsyncExitStack,
+    listeners: Iterable[ConfiguredListener] | None = None,
 ) -> Ports:
-    """The ports of a node, bound; `ending` closes them. `sockets` are as in `Ports`. Raises ConfigError."""
+    """The ports of a node, bound, or those of some of its `listeners`; `ending` closes them. `sockets` are as
+    in `Ports`. Raises ConfigError."""
     ports = Ports(sockets)
     ending.callback(ports.close)
-    ports.bind(config)
+    ports.bind(config, config.listeners if listeners is None else listeners)
     return ports
 
 

@@ -74,6 +74,10 @@ class NodeServer(Protocol):
         """Name, host and real port of every listener."""
 
     @property
+    def controller_addresses(self) -> Sequence[tuple[str, str, int]]:
+        """The same of those at which a broker is a controller, too."""
+
+    @property
     def metrics_port(self) -> int:
         """Zero: there are no metrics."""
 

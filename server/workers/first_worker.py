@@ -157,6 +157,10 @@ class FirstWorker:
         return self._broker.addresses
 
     @property
+    def controller_addresses(self) -> Sequence[tuple[str, str, int]]:
+        return self._broker.controller_addresses
+
+    @property
     def metrics_port(self) -> int:
         return self._broker.metrics_port
 

@@ -27,6 +27,7 @@ from odradek.config.options import (
 )
 from odradek.coordinator.cluster.changes import ConfigChange, TopicDefaults
 from odradek.coordinator.cluster.draft import at_once
+from odradek.coordinator.cluster.features import FEATURES
 from odradek.coordinator.cluster.producer_ids import ProducerIds
 from odradek.coordinator.cluster.publishing import NodeLogs
 from odradek.coordinator.cluster.topics import (
@@ -322,7 +323,11 @@ class Node:
         self.machine.load()
         self.machine.publisher.subscribe(self._view_changed)
         self.machine.register(
-            Broker(NODE_ID, {"PLAINTEXT": Endpoint("registered.example", 9092)}),
+            Broker(
+                NODE_ID,
+                {"PLAINTEXT": Endpoint("registered.example", 9092)},
+                features={name: (one.lowest, one.highest) for name, one in FEATURES.items()},
+            ),
             lambda: PartitionDefaults(node_id=NODE_ID),
         )
         self.leadership = Leadership(lambda: self.machine.view, self.store, NODE_ID)

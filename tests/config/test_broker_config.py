@@ -64,10 +64,14 @@ def test_nothing_given_is_a_single_node_on_localhost():
 def test_the_file_that_kafka_ships_is_taken_unchanged(tmp_path):
     config = from_text(tmp_path, KAFKAS_OWN)
     assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
-    assert config.advertised == {"PLAINTEXT": Listener("PLAINTEXT", "localhost", 9092)}
+    assert config.controller_listeners == (Listener("CONTROLLER", "", 9093),)
+    assert config.advertised == {
+        "PLAINTEXT": Listener("PLAINTEXT", "localhost", 9092),
+        "CONTROLLER": Listener("CONTROLLER", "localhost", 9093),
+    }
     assert config.data_directories == ("/tmp/kraft-combined-logs",)
     assert config.warnings == ()
-    assert "process.roles" in config.without_effect
+    assert "process.roles" not in config.without_effect
     assert "num.io.threads" in config.without_effect
     assert "log.retention.hours" not in config.without_effect
 

@@ -66,7 +66,8 @@ def test_the_combined_node_of_kafkas_own_file_is_alone(tmp_path):
     config = from_text(tmp_path, KAFKAS_OWN)
     assert config.cluster is None
     assert config.warnings == ()
-    assert "controller.quorum.bootstrap.servers" in config.without_effect
+    assert [one.name for one in config.controller_listeners] == ["CONTROLLER"]
+    assert "controller.quorum.bootstrap.servers" not in config.without_effect
 
 
 def test_a_broker_that_names_no_controllers_is_alone_and_warned():

@@ -37,6 +37,7 @@ from odradek.wire.messages.list_partition_reassignments import ListPartitionReas
 from odradek.wire.messages.metadata_records import records_of_batch
 from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest
 from odradek.wire.messages.unregister_controller import UnregisterControllerRequest
+from odradek.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from odradek.wire.records import iter_whole_batches
 from tests.raw_client import AsyncRawClient
 from tests.server.metadata_logs import PATH, new_disk
@@ -71,7 +72,7 @@ class Running:
             await asyncio.sleep(0.01)
 
 
-def run(story, **options) -> None:
+def run(story, *, levels=LEVELS, **options) -> None:
     """Runs `story(running)` beside a controller with these options."""
 
     async def running() -> None:
@@ -86,7 +87,7 @@ def run(story, **options) -> None:
         }
         voter = ThisVoter(CONTROLLER, bytes(range(16)), [("CONTROLLER", "127.0.0.1", 9093)])
         log = DiskMetadataLog(new_disk(), PATH, voter, now_ms=lambda: int(time.time() * 1000))
-        log.append(first_records(LEVELS, 1), LEVELS["metadata.version"])
+        log.append(first_records(levels, 1), levels["metadata.version"])
         async with AsyncExitStack() as ending:
             node = Node(config=BrokerConfig(given))
             ports = bind_ports(node.config, node.sockets, ending)
@@ -352,12 +353,82 @@ def test_it_says_which_cluster_it_controls():
         assert (found.brokers[0].host, found.brokers[0].port) == ("127.0.0.1", running.port)
         wrong = await client.ask(DescribeClusterRequest(endpoint_type=1), 1)
         assert wrong.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        # Version 0 can only ask for brokers.
+        assert (await client.ask(DescribeClusterRequest(), 0)).error_code == ErrorCode.INVALID_REQUEST
         versions = await client.ask(
             ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3
         )
         assert {one.api_key for one in versions.api_keys} == set(CONTROLLER_MODULES)
 
     run(story)
+
+
+def test_the_quorum_is_described_in_each_version():
+    request = DescribeQuorumRequest(
+        topics=[TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])]
+    )
+
+    async def story(running):
+        client = await running.client()
+        await registered(client)
+        await client.ask(fetch(running.log.end_offset), 17)
+        for version in (0, 1, 2):
+            answer = await client.ask(request, version)
+            (partition,) = answer.topics[0].partitions
+            assert [one.replica_id for one in partition.current_voters] == [CONTROLLER]
+            assert [one.replica_id for one in partition.observers] == [BROKER]
+
+    run(story)
+
+
+def test_who_follows_the_log_is_told_the_endpoint_of_its_own_listener():
+    """A node behind a proxy at one of them would leave it for the other one."""
+
+    async def story(running):
+        for listener in running.controlling.ports.listeners:
+            client = await AsyncRawClient.connect(listener.port)
+            for wait_ms in (0, 1):
+                answer = await client.ask(fetch(running.log.end_offset, wait_ms=wait_ms), 17)
+                assert [(one.node_id, one.port) for one in answer.node_endpoints] == [
+                    (CONTROLLER, listener.port)
+                ]
+            described = await client.ask(DescribeClusterRequest(endpoint_type=2), 1)
+            assert [one.port for one in described.brokers] == [listener.port]
+
+    listeners = {
+        "listeners": "CONTROLLER://127.0.0.1:0,SECOND://127.0.0.1:0",
+        "controller.listener.names": "CONTROLLER,SECOND",
+    }
+    run(story, **listeners)
+
+
+def test_a_level_waits_for_each_registered_broker_and_the_one_that_lacks_it_is_named():
+    level = LEVELS["metadata.version"]
+    older = [
+        Feature(
+            name=name,
+            min_supported_version=one.lowest,
+            max_supported_version=one.highest - (name == "metadata.version"),
+        )
+        for name, one in FEATURES.items()
+    ]
+
+    def raised(validate_only=False):
+        update = FeatureUpdateKey(feature="metadata.version", max_version_level=level, upgrade_type=1)
+        return UpdateFeaturesRequest(feature_updates=[update], validate_only=validate_only)
+
+    async def story(running):
+        client = await running.client()
+        await client.ask(registration(features=older), 4)
+        refused = await client.ask(raised(), 2)
+        assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert f"Broker {BROKER} only supports versions 7-{level - 1}" in refused.error_message
+        # It is fenced, and counts all the same.
+        await client.ask(registration(), 4)
+        assert (await client.ask(raised(), 2)).error_code == 0
+        assert running.view.features["metadata.version"] == level
+
+    run(story, levels={**LEVELS, "metadata.version": level - 1})
 
 
 def test_any_pair_of_cluster_and_node_is_taken_and_half_a_pair_is_not():

@@ -1,39 +1,31 @@
 """Leaders and coordinators of an `odradek.Cluster`: who they are, and how a test moves them to another node.
 
-A move is that of an administrator: the replicas get another order, with the wanted node as the first one, and
-the preferred one is elected. So clients see what they see when a leader moves in production.
+A move is that of an administrator, as with the fault `leader_moved` (`server/test_kit/moves.py`): clients see
+what they see when a leader moves in production.
 """
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from odradek.embedding.cluster_files import HOST
+from odradek.server.test_kit.kit import TestKitError
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.frames import read_response, request_frame
-from odradek.wire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from odradek.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.schema import Message
 
 VERSIONS: dict[type[Message], int] = {
     MetadataRequest: 9,
-    AlterPartitionReassignmentsRequest: 0,
-    ElectLeadersRequest: 1,
     FindCoordinatorRequest: 3,
 }
-PREFERRED = 0
-"""Kind of an election: the first replica."""
 KEY_TYPES = {"group": 0, "transactional_id": 1}
 ASK_TIMEOUT_S = 5.0
+TURN_S = 10.0
 POLL_S = 0.05
 
 
@@ -96,16 +88,20 @@ def described(nodes: Iterable[Node], topic: str, partition: int) -> Any:
 
 
 def move_leader(cluster: Cluster, topic: str, partition: int, to: int, timeout_s: float) -> None:
-    """Returns when the node of this id leads the partition and each node that runs knows it. TimeoutError."""
+    """Returns when the node of this id leads the partition and each node that runs knows it. The test kit of
+    a node moves it; of the next one if it does not come to that within `TURN_S`. TimeoutError."""
     target = cluster.node(to)
     step = _Steps(f"{target} does not lead {topic}-{partition}", timeout_s)
     while not all(_leader_by(node, topic, partition) == to for node in _running(cluster)):
-        one = described(cluster.nodes, topic, partition)
-        if one is not None and one.leader_id != to:
-            if one.replica_nodes[0] != to:
-                step.tried(_reassign(cluster, topic, partition, _with_first(one.replica_nodes, to)))
-            elif to in one.isr_nodes:
-                step.tried(_elect(cluster, topic, partition))
+        for node in _running(cluster):
+            turn_s = min(TURN_S, step.seconds_left)
+            given = {"topic": topic, "partition": partition, "to": to, "timeout": turn_s}
+            try:
+                node.call_kit("faults.move_leader", given, turn_s + ASK_TIMEOUT_S)
+                break
+            except (OSError, RuntimeError, TestKitError) as error:
+                # A node that has just ended, or knows less than others.
+                step.tried(str(error))
         step.wait()
 
 
@@ -141,6 +137,10 @@ class _Steps:
     def tried(self, outcome: str) -> None:
         self._last = f": the last thing that was said is {outcome}"
 
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
     def wait(self) -> None:
         if time.monotonic() > self._deadline:
             raise TimeoutError(f"{self._trouble} after {self._timeout_s:g} s{self._last}")
@@ -155,33 +155,3 @@ def _leader_by(node: Node, topic: str, partition: int) -> int | None:
     """The leader as a node knows it."""
     one = described([node], topic, partition)
     return None if one is None else int(one.leader_id)
-
-
-def _with_first(replicas: list[int], first: int) -> list[int]:
-    """Replicas of which this is the first, in place of the last one if it is none of them yet."""
-    others = [one for one in replicas if one != first]
-    return [first, *others][: len(replicas)]
-
-
-def _reassign(cluster: Cluster, topic: str, partition: int, replicas: list[int]) -> str:
-    wanted = ReassignablePartition(partition_index=partition, replicas=replicas)
-    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=[wanted])])
-    return _outcome(cluster, request, lambda response: response.responses[0].partitions[0].error_code)
-
-
-def _elect(cluster: Cluster, topic: str, partition: int) -> str:
-    request = ElectLeadersRequest(
-        election_type=PREFERRED, topic_partitions=[TopicPartitions(topic=topic, partitions=[partition])]
-    )
-    return _outcome(
-        cluster, request, lambda response: response.replica_election_results[0].partition_result[0].error_code
-    )
-
-
-def _outcome(cluster: Cluster, request: Message, code_in: Callable[[Any], int]) -> str:
-    """Name of the error of the first node that answers."""
-    for node in _running(cluster):
-        response = asked(node, request)
-        if response is not None:
-            return ErrorCode(response.error_code or code_in(response)).name
-    return "nothing"

@@ -126,6 +126,14 @@ CLIENTS = [
         )
     ),
 ]
+TESTS = environment.CHECKOUT / "tests"
+KIT_ROUNDS = 20
+KIT = [
+    *sorted(str(path.relative_to(environment.CHECKOUT)) for path in TESTS.glob("server/test_kit_*.py")),
+    *(f"tests/embedding/test_pytest_{name}.py" for name in ("plugin", "workers")),
+    "tests/embedding/test_testing_stories.py",
+]
+"""The test kit's own tests, and those of its fixtures."""
 CLIENT_JARS = [
     f"kafka-{version}" for version in ("4.4.0", "3.9.2", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2")
 ]
@@ -191,8 +199,6 @@ SPARK_STARTS_FAST = ["python", "-m", "compat_tests.spark.sessions"]
 
 SPARK_JARS = ["spark-4.0.0", "spark-4.0.0-formats", "spark-4.0.0-iceberg"]
 """Jars of the session of the tests."""
-
-TESTS = environment.CHECKOUT / "tests"
 
 
 def folders(*, pure: bool) -> list[str]:
@@ -351,6 +357,9 @@ SUITES = {
     "test-kit": Suite(
         [pytest("-n", "3", "--dist", "loadgroup", "compat_tests/test_kit")], jars=["kafka-4.4.0"]
     ),
+    # People run tests with the kit many times a day, with more workers than processors: a failure by chance
+    # has to be seen here.
+    "kit-rounds": Suite([pytest("-n", "8", *KIT)] * KIT_ROUNDS, ours_alone=True),
     # Chromium shows pages of the console; files share a broker with 1,000 topics.
     "console": Suite([pytest("compat_tests/console")], python="console"),
     # Prometheus reads brokers, then answers what boards and alerts ask.
@@ -423,7 +432,7 @@ TIERS = {
         [
             *("check", "node", "coverage", *DAY),
             *("cluster-own", "test-kit", "compat-on-kafka", "commands-on-kafka-3.9", "kafka-python-on-kafka"),
-            *("transactions-on-kafka",),
+            *("transactions-on-kafka", "kit-rounds"),
             *("groups-on-kafka", "share-on-kafka", "polyglot", "streams", "monitoring", "benchmarks"),
             *("long-soak", "spark-3.5", "spark-4.2", "spark-4.3", "spark-newest", "spark-on-kafka"),
         ]

@@ -179,6 +179,33 @@ def test_a_move_that_cannot_be_is_refused_in_a_sentence(cluster: odradek.Cluster
     assert cluster.leader_of("refused-moves").node_id == 1
 
 
+def test_a_leader_moves_to_a_node_that_had_no_replica_and_stays_there(cluster: odradek.Cluster) -> None:
+    topic = "led-from-without"
+    new_topic(cluster, topic, [1, 2])
+    with PythonLoad(cluster.bootstrap_servers, topic) as load:
+        load.wait_for_more()
+        cluster.move_leader(topic, to=3)
+        assert cluster.leader_of(topic).node_id == 3
+        load.wait_for_more()
+        # The same as an operation of the kit of any node.
+        cluster.node(2).call_kit("faults.move_leader", {"topic": topic, "partition": 0, "to": 1})
+        assert cluster.leader_of(topic).node_id == 1
+        load.wait_for_more()
+    wait_until(lambda: cluster.in_sync(topic) == {1, 3}, "both are in sync", seconds=SECONDS)
+    count = len(load.acknowledged)
+    assert values_in(cluster.bootstrap_servers, topic, count) == [b"%d" % one for one in range(count)]
+
+
+def test_a_leader_that_cannot_move_is_told_when_the_time_is_over(cluster: odradek.Cluster) -> None:
+    node = cluster.node(1)
+    given = {"topic": "not-there", "partition": 0, "to": 2, "timeout": 0.1}
+    assert refusal(node.call_kit, "faults.move_leader", given) == (
+        "node 2 does not lead not-there-0 after 0.1 s: there is no topic 'not-there'"
+    )
+    with pytest.raises(TimeoutError, match="does not lead not-there-0 after 1 s: .*there is no topic"):
+        cluster.move_leader("not-there", to=2, timeout_s=1)
+
+
 def test_a_leader_of_which_only_the_leader_is_in_sync_does_not_move(cluster: odradek.Cluster) -> None:
     topic = "alone-in-sync"
     node = new_topic(cluster, topic, [1, 3])

@@ -7,13 +7,20 @@ and its transactional id are the same. So a fault is for one client id, and many
 from __future__ import annotations
 
 import abc
+import contextlib
 import itertools
+import multiprocessing
+import os
 import pathlib
+import subprocess
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
-from typing import Any
+from multiprocessing.connection import Connection
+from typing import Protocol
 
 from compat_tests import reference
 from compat_tests.kit.java import compile_java
@@ -23,6 +30,13 @@ RECORDS = 3
 VALUES = [f"v{number}" for number in range(RECORDS)]
 GROUP_OPERATIONS = ("group", "consumer", "share")
 """Operations that hold what they have until they are released."""
+END_SECONDS = 30.0
+"""Time for the ends of clients, and for a busy machine."""
+ENDLESS = "Endless"
+"""Outcome of a client that was ended by the test."""
+PROCESSES = multiprocessing.get_context("forkserver")
+"""Processes that begin with the libraries imported, and without threads."""
+PROCESSES.set_forkserver_preload(["compat_tests.test_kit.python_clients"])
 
 
 @dataclass(frozen=True)
@@ -31,8 +45,14 @@ class Patience:
 
     request_ms: int = 30_000
     """For a response."""
-    api_ms: int = 90_000
+    api_ms: int = 60_000
     """For the whole operation, with all attempts."""
+
+    @property
+    def end_seconds(self) -> float:
+        """Time until a client that has not ended is ended. Libraries in Python wait twice as long for their
+        futures as for their operations."""
+        return 2 * self.api_ms / 1000 + END_SECONDS
 
 
 class Failed(Exception):
@@ -80,10 +100,26 @@ def released_by(hold: Callable[[], object] | None, then: Callable[[], object]) -
     threading.Thread(target=wait, daemon=True).start()
 
 
-class InPython(StoryClient):
-    """A library in this process: a method an operation."""
+class Operations(Protocol):
+    """An operation of a library in Python."""
 
-    operations: Callable[..., Any]
+    def __init__(
+        self,
+        bootstrap: str,
+        name: str,
+        patience: Patience,
+        released: threading.Event,
+        closing: Callable[[], None],
+        settings: Mapping[str, str],
+    ) -> None:
+        """`closing` is called when the work is done, and the client is about to close."""
+
+
+class InPython(StoryClient):
+    """A library in Python: a method an operation, each in a process of its own. So one that never ends takes
+    nothing from the next ones."""
+
+    operations: type[Operations]
 
     def run(
         self,
@@ -94,16 +130,69 @@ class InPython(StoryClient):
         hold: Callable[[], object] | None = None,
         **settings: str,
     ) -> list[str]:
-        released = threading.Event()
-        released_by(hold, released.set)
-        one = self.operations(bootstrap, name, patience, released, settings)
+        ours, theirs = PROCESSES.Pipe()
+        arguments = (theirs, type(self), operation, (bootstrap, name, patience), settings)
+        process = PROCESSES.Process(target=_serve, args=arguments, daemon=True)
+        process.start()
+        theirs.close()
+        released_by(hold, lambda: _release(ours))
+        phase = "at work"
+        deadline = time.monotonic() + patience.end_seconds
         try:
-            return [str(value) for value in getattr(one, operation)() or ()]
-        except Exception as failure:
-            raise self.failed(failure) from failure
+            while ours.poll(deadline - time.monotonic()):
+                kind, *rest = ours.recv()
+                if kind == CLOSING:
+                    phase = "closing"
+                elif kind == DONE:
+                    return list(rest)
+                else:
+                    raise Failed(rest[0], rest[1])
+        except (EOFError, ConnectionError):
+            process.join()
+            raise RuntimeError(f"the process of {name} has ended with {process.exitcode}, {phase}") from None
+        finally:
+            process.kill()
+            process.join()
+        raise Failed(ENDLESS, f"{name} was still {phase} after {patience.end_seconds:g} s, and was killed")
 
     @abc.abstractmethod
     def failed(self, failure: Exception) -> Failed: ...
+
+
+CLOSING, DONE, FAILED = "closing", "done", "failed"
+"""Kinds of what an operation tells."""
+
+
+def _release(pipe: Connection) -> None:
+    # One that has ended needs no release.
+    with contextlib.suppress(OSError):
+        pipe.send(None)
+
+
+def _serve(
+    pipe: Connection,
+    library: type[InPython],
+    operation: str,
+    arguments: tuple[str, str, Patience],
+    settings: Mapping[str, str],
+) -> None:
+    """One operation, in its own process; it ends without waiting for what the library still has."""
+    client, released = library(), threading.Event()
+
+    def hear() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            pipe.recv()
+        released.set()
+
+    threading.Thread(target=hear, daemon=True).start()
+    one = library.operations(*arguments, released, lambda: pipe.send((CLOSING,)), settings)
+    try:
+        pipe.send((DONE, *(str(value) for value in getattr(one, operation)() or ())))
+    except Exception as failure:
+        told = client.failed(failure)
+        pipe.send((FAILED, told.name, str(failure)))
+    finally:
+        os._exit(0)
 
 
 class JavaStoryClient(StoryClient):
@@ -144,7 +233,12 @@ class JavaStoryClient(StoryClient):
         words = [f"{key}={value}" for key, value in pairs.items()]
         self._write("run", identity, bootstrap, operation, name, *words)
         released_by(hold, lambda: self._write("release", identity))
-        return result.result(patience.api_ms / 1000 * 3)
+        try:
+            return result.result(patience.end_seconds)
+        except FutureTimeout:
+            # The rest of it ends with the virtual machine.
+            text = f"{name} was still at work after {patience.end_seconds:g} s"
+            raise Failed(ENDLESS, text) from None
 
     @staticmethod
     def _of_operation(operation: str, patience: Patience) -> dict[str, object]:
@@ -178,4 +272,8 @@ class JavaStoryClient(StoryClient):
             result.set_exception(RuntimeError(f"the virtual machine has ended: {self._program.errors()}"))
 
     def close(self) -> None:
-        self._program.close()
+        try:
+            self._program.close()
+        except subprocess.TimeoutExpired:
+            self._program.kill()
+            raise

@@ -52,10 +52,11 @@ class _Operations:
         name: str,
         patience: Patience,
         released: threading.Event,
+        closing: Callable[[], None],
         settings: Mapping[str, str],
     ) -> None:
         self.bootstrap, self.name, self.patience, self.settings = bootstrap, name, patience, settings
-        self.released = released
+        self.released, self.closing = released, closing
         self.api_s = patience.api_ms / 1000
 
     def values_of(self, poll: Callable[[], Iterator[bytes]]) -> list[str]:
@@ -101,6 +102,7 @@ class _KafkaPython(_Operations):
         try:
             yield producer
         finally:
+            self.closing()
             producer.close(timeout=0)
 
     def _send(self, producer: KafkaProducer) -> list[int]:
@@ -132,6 +134,7 @@ class _KafkaPython(_Operations):
         try:
             yield consumer
         finally:
+            self.closing()
             consumer.close(timeout_ms=CLOSE_SECONDS * 1000)
 
     @staticmethod
@@ -166,7 +169,10 @@ class _KafkaPython(_Operations):
 
         def run() -> list[Any]:
             with KafkaAdminClient(**self._settings()) as admin:
-                found = administer(self, admin)
+                try:
+                    found = administer(self, admin)
+                finally:
+                    self.closing()
                 return [] if found is None else [found]
 
         return run
@@ -316,6 +322,7 @@ class _Confluent(_Operations):
             producer.send_offsets_to_transaction(offsets, group.consumer_group_metadata(), self.api_s)
             producer.commit_transaction(self.api_s)
         finally:
+            self.closing()
             group.close()
 
     @contextlib.contextmanager
@@ -333,6 +340,7 @@ class _Confluent(_Operations):
         try:
             yield consumer
         finally:
+            self.closing()
             consumer.close()
 
     @staticmethod
@@ -396,6 +404,7 @@ class _Confluent(_Operations):
                             raise error
             return sorted(values)
         finally:
+            self.closing()
             consumer.close()
 
     def __getattr__(self, operation: str) -> Callable[[], list[Any]]:

@@ -48,7 +48,7 @@ def test_each_exception_from_the_rule_is_about_a_case() -> None:
         (client, api, action)
         for api, story in STORIES.items()
         for client in story.clients
-        for action in actions_of(api)
+        for action in actions_of(client, api)
     }
 
 
@@ -65,7 +65,7 @@ def test_each_action_ends_as_it_is_told(
         Case(library.name, api, action)
         for api, story in STORIES.items()
         if library.name in story.clients and area_of(api) == area
-        for action in actions_of(api)
+        for action in actions_of(library.name, api)
     ]
     cases.sort(key=lambda case: not ACTIONS[case.action].is_hasty)  # first those that wait
     with ThreadPoolExecutor(AT_ONCE) as threads, collected() as failures:

@@ -75,7 +75,7 @@ def make(kit: TestKit) -> Faults:
 class Faults:
     """The faults of one broker."""
 
-    operations = ("add", "all", "end", "one", "release", "remove", "wait")
+    operations = ("add", "all", "end", "move_leader", "one", "release", "remove", "wait")
 
     def __init__(self, kit: TestKit) -> None:
         self._kit = kit
@@ -212,6 +212,13 @@ class Faults:
             self._follow()
             await self._undo([fault])
         self._release(id)
+
+    async def move_leader(self, topic: str, partition: int, to: int, timeout: float = 60.0) -> None:
+        """Has the node with the id `to` lead a partition, for good; with `leader_moved` it is another node,
+        until the end of the fault. TestKitError: not within `timeout` seconds, or this is a broker alone."""
+        if not self._moves.are_possible:
+            raise TestKitError("a broker alone leads everything: a leader moves in a cluster")
+        await self._moves.lead(topic, partition, to, timeout)
 
     async def release(self, id: Any) -> int:
         """Lets go on what the fault holds now; how many there were. TestKitError: there is none of this

@@ -1,10 +1,10 @@
 """Leaders and coordinators that really move, for a test on a node of a cluster: the faults `leader_moved` and
-`coordinator_moved`.
+`coordinator_moved`, and `move_leader` of `odradek.Cluster`.
 
 The controllers move them, ours or Kafka's, by the two requests that a client of administration would send:
-the same replicas in another order, so that another one in sync is the first (AlterPartitionReassignments),
-and an election of the preferred leader (ElectLeaders). At the end of the fault the order is the former one,
-and its first replica leads again, if it is in sync.
+the replicas with another one as the first (AlterPartitionReassignments), and an election of the preferred
+leader (ElectLeaders). At the end of a fault the order is the former one, and its first replica leads again,
+if it is in sync.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 MOVE_SECONDS = 30.0
 """Until the node knows of the other leader."""
 LOOK_SECONDS = 0.01
+STEP_SECONDS = 0.05
+"""Until the controllers are asked for the next step, or for the same again."""
 PREFERRED = 0
 LEADER_MOVED, COORDINATOR_MOVED = "leader_moved", "coordinator_moved"
 _TAKEN: Mapping[str, tuple[str, ...]] = {
@@ -91,10 +93,39 @@ class Moves:
             for _ in range(fault.times or 1):
                 await self._move_once(fault)
         except BaseException:
-            if fault.fired or self._order(fault) != fault.replicas:
+            if fault.fired or self._replicas(fault) != fault.replicas:
                 await self.undo(fault)
             raise
         return fault
+
+    async def lead(self, topic: str, index: int, node_id: int, timeout_s: float) -> None:
+        """Has a node lead a partition: it becomes the first of the replicas, in place of the last one if it
+        was none, and is elected once it is in sync. Returns when this node knows it. TestKitError: not within
+        so many seconds, with what was said last."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        told = ""
+        while True:
+            now = self._server.cluster_view.partition(topic, index)
+            if now is not None and now.leader == node_id:
+                return
+            try:
+                await self._step(topic, index, node_id)
+            except TestKitError as error:
+                told = f": {error}"
+            if asyncio.get_running_loop().time() > deadline:
+                raise TestKitError(
+                    f"node {node_id} does not lead {topic}-{index} after {timeout_s:g} s{told}"
+                )
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _step(self, topic: str, index: int, node_id: int) -> None:
+        """The next request to the controllers, if it is time for one."""
+        now = self._found(topic, index)
+        if now.replicas[0] != node_id:
+            others = [one for one in now.replicas if one != node_id]
+            await self._order(topic, index, [node_id, *others][: len(now.replicas)])
+        elif node_id in self._able(now):
+            await self._elect(topic, index)
 
     async def undo(self, fault: MoveFault) -> None:
         """The former order, and its first replica leads, if it is in sync. Nothing where the partition is
@@ -104,7 +135,7 @@ class Moves:
             return
         await self._reorder(fault, fault.replicas)
         preferred = fault.replicas[0]
-        if preferred in self._able(now) and await self._elect(fault):
+        if preferred in self._able(now) and await self._elect(fault.topic, fault.partition):
             await self._until_led(fault, preferred)
 
     def _place(self, given: Mapping[str, Any], often: Mapping[str, Any]) -> tuple[str, int]:
@@ -160,7 +191,7 @@ class Moves:
             and registrations[one].is_online(partition.directory_of(one))
         ]
 
-    def _order(self, fault: MoveFault) -> tuple[int, ...]:
+    def _replicas(self, fault: MoveFault) -> tuple[int, ...]:
         partition = self._server.cluster_view.partition(fault.topic, fault.partition)
         return fault.replicas if partition is None else partition.replicas
 
@@ -175,31 +206,34 @@ class Moves:
             )
         target = others[0]
         await self._reorder(fault, (target, *(one for one in fault.replicas if one != target)))
-        if not await self._elect(fault):
+        if not await self._elect(fault.topic, fault.partition):
             raise TestKitError(f"node {target} cannot lead {name}: it is not in sync any more")
         await self._until_led(fault, target)
         fault.seen += 1
         fault.fired += 1
 
     async def _reorder(self, fault: MoveFault, replicas: Sequence[int]) -> None:
-        one = ReassignablePartition(partition_index=fault.partition, replicas=list(replicas))
-        request = AlterPartitionReassignmentsRequest(
-            timeout_ms=round(MOVE_SECONDS * 1000),
-            topics=[ReassignableTopic(name=fault.topic, partitions=[one])],
-        )
-        response = await self._ask(request)
-        _check(response, [result for topic in response.responses for result in topic.partitions])
+        await self._order(fault.topic, fault.partition, replicas)
         await self._until(
             fault,
             lambda partition: partition.replicas == tuple(replicas),
             f"the order {', '.join(map(str, replicas))} of its replicas",
         )
 
-    async def _elect(self, fault: MoveFault) -> bool:
+    async def _order(self, topic: str, index: int, replicas: Sequence[int]) -> None:
+        """Asks for these replicas in this order."""
+        one = ReassignablePartition(partition_index=index, replicas=list(replicas))
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=round(MOVE_SECONDS * 1000), topics=[ReassignableTopic(name=topic, partitions=[one])]
+        )
+        response = await self._ask(request)
+        _check(response, [result for topic in response.responses for result in topic.partitions])
+
+    async def _elect(self, topic: str, index: int) -> bool:
         """Whether the first replica leads, or will as soon as the node knows it."""
         request = ElectLeadersRequest(
             election_type=PREFERRED,
-            topic_partitions=[TopicPartitions(topic=fault.topic, partitions=[fault.partition])],
+            topic_partitions=[TopicPartitions(topic=topic, partitions=[index])],
             timeout_ms=round(MOVE_SECONDS * 1000),
         )
         response = await self._ask(request)

@@ -462,3 +462,8 @@ def test_a_leader_and_a_coordinator_of_a_broker_alone_have_moved_in_its_response
             found = ask(broker, api, api.versions[-1], names)
             assert ErrorCode.NOT_COORDINATOR in errors_of(api.response)(found)
             assert fault.fired == 1
+
+
+def test_no_leader_moves_away_from_a_broker_alone(broker):
+    with pytest.raises(TestKitError, match="a broker alone leads everything: a leader moves in a cluster"):
+        broker.call_kit("faults.move_leader", {"topic": "orders", "partition": 0, "to": 2})

@@ -311,7 +311,7 @@ def plots(rates: Rates) -> list[dict[str, Any]]:
 
 def busy_topics(rates: Rates) -> list[dict[str, Any]]:
     """The topics with the most traffic at the end."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "topic": topic,
             "in": (ways["in"] or [None])[-1],

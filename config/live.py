@@ -121,10 +121,12 @@ class LiveConfig(Generic[LogConfig]):
 
     def check_broker(self, owner: str, configs: Mapping[str, str]) -> None:
         """Refuse with INVALID_REQUEST settings of this broker (with an empty `owner`, of all brokers) that
-        are invalid alone or together with its other settings.
+        are invalid alone or together with its other settings. Of another broker its other settings and its
+        directories are not known here: it has checked them before it forwarded the change.
         """
         layers: BrokerLayers = self._layers
-        before = self._stored.get(self._node_id if owner else None, {})
+        node_id = int(owner) if owner else None
+        before = self._stored.get(node_id, {})
         # What an older version has stored may stay, or be deleted, while other settings are changed.
         configs = {
             name: text
@@ -132,6 +134,8 @@ class LiveConfig(Generic[LogConfig]):
             if not options.is_of_start(name) or before.get(name) != text
         }
         options.parse_broker_configs(configs, for_all_brokers=not owner, options=layers.options)
+        if node_id not in (None, self._node_id):
+            return
         layers = layers._replace(broker=configs) if owner else layers._replace(all_brokers=configs)
         values = options.broker_values(layers)
         try:

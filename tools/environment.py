@@ -105,9 +105,14 @@ JARS: dict[str, tuple[list[str], list[str]]] = {
         [
             *(
                 f"org.apache.kafka:{part}:4.3.1:test"
-                for part in ("kafka-clients", "kafka-clients-integration-tests", "kafka_2.13")
+                for part in (
+                    *("kafka-clients", "kafka-clients-integration-tests"),
+                    *("kafka-group-coordinator", "kafka-metadata", "kafka-server"),
+                    *("kafka-server-common", "kafka_2.13"),
+                )
             ),
             *(f"org.apache.kafka:kafka-test-common-{part}:4.3.1" for part in ("internal-api", "runtime")),
+            "junit:junit:4.13.2",
             "org.junit.jupiter:junit-jupiter-api:5.13.1",
             "org.junit.platform:junit-platform-commons:1.13.1",
             "org.opentest4j:opentest4j:1.3.0",

@@ -122,7 +122,7 @@ CLIENTS = [
         for d in (
             *("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams"),
             *("transactions", "groups", "benchmarks", "cluster", "security", "monitoring"),
-            *("zookeeper", "share_groups", "test_kit", "console"),
+            *("zookeeper", "share_groups", "test_kit", "console", "kafkas_own"),
         )
     ),
 ]
@@ -305,7 +305,12 @@ SUITES = {
     # As in `groups`: much of the time is waiting for clients; `loadfile`, as a file's tests share programs.
     "share": Suite(
         [pytest("-n", "3", "--dist", "loadfile", "compat_tests/share_groups")],
-        jars=["kafka-4.4.0", *SHARE_CLIENTS, *(["kafka-4.3.1", "kafka-4.3.1-tests"] * NIGHTLY)],
+        jars=["kafka-4.4.0", *SHARE_CLIENTS],
+    ),
+    # A broker or a cluster for each test, and a JVM for each class of them.
+    "kafkas-own": Suite(
+        [pytest("-n", "4", "--dist", "load", "--maxschedchunk=1", "compat_tests/kafkas_own")],
+        jars=["kafka-4.4.0", "kafka-4.3.1", "kafka-4.3.1-tests"],
     ),
     "share-on-kafka": Suite(
         [
@@ -431,8 +436,8 @@ TIERS = {
     "nightly": Tier(
         [
             *("check", "node", "coverage", *DAY),
-            *("cluster-own", "test-kit", "compat-on-kafka", "commands-on-kafka-3.9", "kafka-python-on-kafka"),
-            *("transactions-on-kafka", "kit-rounds"),
+            *("cluster-own", "kafkas-own", "test-kit", "compat-on-kafka", "commands-on-kafka-3.9"),
+            *("kafka-python-on-kafka", "transactions-on-kafka", "kit-rounds"),
             *("groups-on-kafka", "share-on-kafka", "polyglot", "streams", "monitoring", "benchmarks"),
             *("long-soak", "spark-3.5", "spark-4.2", "spark-4.3", "spark-newest", "spark-on-kafka"),
         ]

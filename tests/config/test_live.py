@@ -31,6 +31,21 @@ def test_what_does_not_go_with_the_brokers_other_settings_is_refused(owner, conf
     assert caught.value.code == ErrorCode.INVALID_REQUEST
 
 
+def test_a_controller_checks_no_setting_of_another_broker_against_its_own_directories_and_settings(tmp_path):
+    controller = live_config(log_dirs=str(tmp_path / "own"), num_io_threads=2)
+    for configs in ({"cordoned.log.dirs": str(tmp_path / "other")}, {"num.io.threads": "16"}):
+        controller.check_broker("2", configs)
+        with pytest.raises(KafkaError):
+            controller.check_broker("1", configs)
+
+
+@pytest.mark.parametrize("configs", [{"num.io.threads": "many"}, {"num.partitions": "2"}, {"unknown": "1"}])
+def test_a_controller_refuses_settings_that_no_broker_could_have(configs):
+    with pytest.raises(KafkaError) as caught:
+        live_config().check_broker("2", configs)
+    assert caught.value.code == ErrorCode.INVALID_REQUEST
+
+
 def test_topics_with_the_same_settings_share_them():
     live = live_config()
     one = live.log_config({"flush.ms": "5"})

@@ -1,0 +1,1 @@
+"""Apache Kafka's own tests, with brokers of ours under them."""

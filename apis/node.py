@@ -22,7 +22,7 @@ from odradek.coordinator.security.delegation_tokens import TokenRules
 
 if TYPE_CHECKING:
     from odradek.apis.access import Authorizer
-    from odradek.apis.controller.parts import ControllerEndpoint
+    from odradek.apis.controller.endpoint import ControllerEndpoint
     from odradek.apis.coordinators import (
         DeadLetters,
         Groups,

@@ -41,7 +41,7 @@ from odradek.wire.schema import ZERO_UUID, uuid_to_text
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
-    from odradek.apis.controller.parts import ControllerEndpoint
+    from odradek.apis.controller.endpoint import ControllerEndpoint
     from odradek.apis.node import ApiParts, MetadataLogState, SharedApiParts
     from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster.view import ClusterView

@@ -92,7 +92,7 @@ class BrokerConfig:
     """The topic options with their standings in this node."""
     listeners: tuple[Listener, ...]
     controller_listeners: tuple[Listener, ...]
-    """Those of a node alone at which it is a controller, in the order of `controller.listener.names`."""
+    """Listeners of a node alone at which it is a controller, in the order of `controller.listener.names`."""
     """The listeners to open; never empty."""
     advertised: dict[str, Listener]
     """By listener name; each client of any other listener gets the address at which it connected. A listener

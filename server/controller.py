@@ -10,14 +10,18 @@ from odradek.server.node import do_nothing
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+    from contextlib import AsyncExitStack
 
-    from odradek.apis.controller.parts import ControllerEndpoint
-    from odradek.apis.node import ControllerVersions, Forward
+    from odradek.apis.access import Authorizer
+    from odradek.apis.controller.endpoint import ControllerEndpoint
+    from odradek.apis.node import ApiSettings, ControllerVersions, Forward, MetadataLogState
     from odradek.coordinator.cluster.control_plane import ControlPlane
     from odradek.server.background.schedule import Schedule
     from odradek.server.cluster.replica_homes import ReplicaHomes
-    from odradek.server.controlling.serving import ControllersLog
+    from odradek.server.network.connections import Connections
     from odradek.wire.schema import Message
+
+    ServeControllers = Callable[[Schedule, Authorizer, ApiSettings, AsyncExitStack], Connections]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -32,8 +36,10 @@ class Deciding:
     """Where the metadata say that replicas are."""
     when_open: Callable[[Schedule], None]
     """Called when the logs are open, before partitions are made."""
-    metadata_log: ControllersLog | None = None
+    metadata_log: MetadataLogState | None = None
     """The log of the metadata; None where the controllers have it."""
+    serve_controllers: ServeControllers | None = None
+    """Opens the listeners for controllers of a node alone; None where it has none."""
     endpoints: tuple[ControllerEndpoint, ...] = ()
     """Where a node alone is reached as a controller."""
     abandon: Callable[[], object] = do_nothing

@@ -35,7 +35,7 @@ class Bound:
     node: Node
     ports: Ports
     controller_ports: Ports = field(default_factory=Ports)
-    """Those of a node alone at which it is a controller."""
+    """Listeners of a node alone at which it is a controller."""
     identity: Identity
     store: LogStore
     store_events: StoreEvents

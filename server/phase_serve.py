@@ -61,7 +61,7 @@ class Serving:
     coordinators: Coordinators
     connections: Connections
     controller_connections: Connections | None
-    """Those at the listeners for controllers, where a node alone has some."""
+    """Connections at the listeners for controllers, where a node alone has some."""
     client_metrics: Callable[[], ClientMetrics]
     """The metrics that clients push; made when they are first needed."""
     replication: Replication | None
@@ -123,27 +123,14 @@ def _open_controller_listeners(
     opened: Opened, authorizer: Authorizer, settings: ApiSettings, ending: AsyncExitStack
 ) -> Connections | None:
     """Imports nothing without such listeners."""
-    bound = opened.bound
-    if not bound.controller_ports.listeners:
+    serve = opened.deciding.serve_controllers
+    if serve is None:
         return None
-    from odradek.coordinator.controller.machine import Controller
-    from odradek.server.controlling.beside_broker import serve_beside_broker
-    from odradek.server.controlling.serving import DecidingHere
     from odradek.server.shutdown import close_connections
 
-    log = opened.deciding.metadata_log
-    assert isinstance(opened.plane, Controller)
-    assert log is not None
-    deciding = DecidingHere(
-        node=bound.node,
-        schedule=opened.schedule,
-        reconfiguration=bound.reconfiguration,
-        controller=opened.plane,
-        log=log,
-    )
-    connections = serve_beside_broker(deciding, bound.controller_ports, authorizer, settings, ending)
+    connections = serve(opened.schedule, authorizer, settings, ending)
     ending.push_async_callback(close_connections, connections)
-    ending.callback(bound.controller_ports.close)
+    ending.callback(opened.bound.controller_ports.close)
     return connections
 
 

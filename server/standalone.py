@@ -31,10 +31,13 @@ from odradek.wire.schema import uuid_from_text
 from odradek.wire.work import finish
 
 if TYPE_CHECKING:
-    from odradek.apis.controller.parts import ControllerEndpoint
+    from odradek.apis.access import Authorizer
+    from odradek.apis.controller.endpoint import ControllerEndpoint
+    from odradek.apis.node import ApiSettings
     from odradek.coordinator.controller.draft import RecordDraft
     from odradek.server.background.schedule import Schedule
     from odradek.server.metadata.metadata_log import DiskMetadataLog
+    from odradek.server.network.connections import Connections
     from odradek.server.phase_bind import Bound
     from odradek.wire.messages.assign_replicas_to_dirs import (
         AssignReplicasToDirsRequest,
@@ -93,9 +96,25 @@ class _Alone:
             when_open=self._when_open,
             homes=self._homes,
             metadata_log=self._log,
+            serve_controllers=self._serve_controllers if self._endpoints else None,
             endpoints=self._endpoints,
             abandon=self._log.abandon,
         )
+
+    def _serve_controllers(
+        self, schedule: Schedule, authorizer: Authorizer, settings: ApiSettings, ending: AsyncExitStack
+    ) -> Connections:
+        from odradek.server.controlling.beside_broker import serve_beside_broker
+        from odradek.server.controlling.serving import DecidingHere
+
+        deciding = DecidingHere(
+            node=self._node,
+            schedule=schedule,
+            reconfiguration=self._bound.reconfiguration,
+            controller=self._controller,
+            log=self._log,
+        )
+        return serve_beside_broker(deciding, self._bound.controller_ports, authorizer, settings, ending)
 
     @property
     def _log_directories(self) -> dict[str, bytes]:

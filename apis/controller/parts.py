@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from odradek.apis.declaration import Declaration
 from odradek.apis.node import DecidingParts, HandlerParts, MetadataLogState
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo
+    from odradek.apis.controller.endpoint import ControllerEndpoint
     from odradek.apis.declaration import Served
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.coordinator.controller.batch import PartitionDefaults
@@ -47,14 +48,6 @@ class ReadableLog(MetadataLogState, Protocol):
 
     def unwatch(self, appended: Callable[[], None]) -> None:
         """No error if it does not wait."""
-
-
-class ControllerEndpoint(NamedTuple):
-    """Where others reach this controller."""
-
-    listener: str
-    host: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from odradek.apis.controller.parts import ControllerEndpoint, ControllerParts, ReadableLog
+from odradek.apis.controller.endpoint import ControllerEndpoint
+from odradek.apis.controller.parts import ControllerParts, ReadableLog
 from odradek.apis.table import CONTROLLER_MODULES, Apis
 from odradek.coordinator.controller.broker_sessions import BrokerSessions
 from odradek.coordinator.controller.log import MetadataLog

@@ -31,7 +31,8 @@ def test_the_stories_of_the_page_pass(pytester, monkeypatch):
     pytester.makepyfile(**{f"test_story_{number}": story for number, story in enumerate(stories)})
     count = sum(story.count("\ndef test_") for story in stories)
     more_by_parameters = 3
-    result = pytester.runpytest_subprocess("-p", "odradek.embedding.pytest_plugin", "--odradek-in-thread")
+    plugin = ("-p", "odradek.embedding.pytest_plugin", "--odradek-in-thread")
+    result = pytester.runpytest_subprocess(*plugin, timeout=SECONDS_MAX)
     result.assert_outcomes(passed=count + more_by_parameters)
 
 

@@ -29,6 +29,7 @@ LOGGERS = (
     "odradek.cluster",
     "odradek.connection",
     "odradek.connections",
+    "odradek.console",
     "odradek.controller",
     "odradek.coordinator",
     "odradek.coordinators",

@@ -3,6 +3,8 @@
 A password goes to the brokers, as a hash, and nowhere else.
 """
 
+from hmac import compare_digest
+
 from starlette.responses import Response
 
 from odradek.client.admin.users import describe_users, put_user, remove_user
@@ -57,7 +59,7 @@ async def put(visit: Visit) -> Response:
     password = visit.form.get("password", "")
 
     def made(cluster: Cluster) -> None:
-        if password != visit.form.get("again", ""):
+        if not compare_digest(password.encode(), visit.form.get("again", "").encode()):
             raise ClientError("the two passwords are not the same; nothing was changed")
         if len(password) > PASSWORD_CHARACTERS_MAX:
             raise ClientError("the password is too long")

@@ -10,7 +10,7 @@ from odradek.apis import table
 from odradek.apis.access import Need
 from odradek.apis.controller.parts import ControllerApi
 from odradek.apis.declaration import Api, Forwarding, SharedApi
-from odradek.apis.table import MODULES, ROWS, declared
+from odradek.apis.table import LONE_CONTROLLER_MODULES, MODULES, ROWS, declared
 from odradek.wire.codec import encode_message
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import api_keys, find, is_forwardable
@@ -50,7 +50,13 @@ def test_each_module_that_ends_with_a_declaration_is_in_the_table():
         for path in APIS_FOLDER.rglob("*.py")
         if re.search(r"^APIS? = ", path.read_text(), re.M)
     }
-    assert sorted(declaring) == modules()
+    assert sorted(declaring) == sorted({*modules(), *LONE_CONTROLLER_MODULES.values()})
+
+
+def test_the_controller_of_a_node_alone_declares_what_it_serves():
+    for key, name in LONE_CONTROLLER_MODULES.items():
+        api = declared(key, LONE_CONTROLLER_MODULES)
+        assert (api.request, api.response) == find(key), (key, name)
 
 
 def test_a_declaration_is_of_the_roles_that_its_row_says():

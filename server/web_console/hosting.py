@@ -30,10 +30,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.console")
 
 BACKLOG = 128
+SHORT_PLACE: Final = "/tmp"
 FOLDER_PREFIX: Final = "odradek-console-"
 SOCKET_PREFIX: Final = "admin-"
 """Begins the name of a broker's socket in the folder; its node id follows."""
 CERTIFICATES: Final = "brokers.pem"
+PLACE_CHARACTERS_MAX: Final = 60
+"""The path of a socket has 103 characters at most (macOS), 107 on Linux; folder and name take 42 of them."""
 
 
 def bind_console(config: BrokerConfig) -> list[socket.socket]:
@@ -171,20 +174,27 @@ def _new_folder(ending: AsyncExitStack) -> str:
     """A directory that only this user may enter."""
     try:
         _remove_left_folders()
-        folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX)
+        folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=_place())
     except OSError as error:
         raise ConfigError(
             f"{CONSOLE_LISTEN} needs a directory for a socket, and none can be made in "
-            f"{tempfile.gettempdir()}: {reason_of(error)}. TMPDIR may name another place."
+            f"{_place()}: {reason_of(error)}. TMPDIR may name another place."
         ) from error
     ending.callback(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
+def _place() -> str:
+    """The directory for temporary files, or another one if a socket's path would be too long there."""
+    place = tempfile.gettempdir()
+    return place if len(os.fsencode(place)) <= PLACE_CHARACTERS_MAX else SHORT_PLACE
+
+
 def _remove_left_folders() -> None:
     """Remove what brokers have left that were killed: nobody listens there."""
-    for name in os.listdir(tempfile.gettempdir()):
-        folder = os.path.join(tempfile.gettempdir(), name)
+    place = _place()
+    for name in os.listdir(place):
+        folder = os.path.join(place, name)
         if name.startswith(FOLDER_PREFIX) and _is_left(folder):
             shutil.rmtree(folder, ignore_errors=True)
 

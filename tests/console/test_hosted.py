@@ -2,10 +2,12 @@
 
 import argparse
 import os
+import pathlib
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -35,6 +37,13 @@ from tests.console.hosted import (
 from tests.server.tls_ends import Authority
 
 TOPICS = "<h1>Topics</h1>"
+
+
+@pytest.fixture
+def short_place():
+    """A directory whose path leaves room for that of a socket."""
+    with tempfile.TemporaryDirectory(prefix="o-", dir="/tmp") as place:
+        yield pathlib.Path(place)
 
 
 def settings_of(broker):
@@ -121,7 +130,7 @@ def test_workers_have_one_console_for_all():
     with odradek.Broker(workers=2, console=True) as broker:
         assert get_many(broker.console_url, 8) == [200] * 8
         assert len(pids(broker)) == 1
-        status, _, text = get(broker.console_url, "/configs")
+        status, _, text = get(broker.console_url, "/brokers")
         assert status == 200
         assert "broker:1" in text.replace("%3A", ":")
         assert "broker:2" in text.replace("%3A", ":")
@@ -274,11 +283,11 @@ def test_with_tls_and_sasl_people_log_in():
         assert TOPICS in get(broker.console_url, cookie=cookie)[2]
 
 
-def test_nothing_is_left_of_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+def test_nothing_is_left_of_it(tmp_path, short_place, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(short_place))
     with odradek.Broker(process=True, console=True, data_dir=tmp_path / "data") as broker:
         assert get(broker.console_url)[0] == 200
-        (folder,) = tmp_path.glob("odradek-console-*")
+        (folder,) = short_place.glob("odradek-console-*")
         assert folder.stat().st_mode & 0o777 == 0o700
         (path,) = folder.glob("admin-*")
         assert path.stat().st_mode & 0o777 == 0o600
@@ -286,4 +295,13 @@ def test_nothing_is_left_of_it(tmp_path, monkeypatch):
         assert folder.exists()
         broker.start()
         assert not folder.exists()
-    assert not list(tmp_path.glob("odradek-console-*"))
+    assert not list(short_place.glob("odradek-console-*"))
+
+
+def test_a_long_name_of_the_place_for_temporary_files_is_no_obstacle(tmp_path, monkeypatch):
+    place = tmp_path / ("a" * 100)
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    with odradek.Broker(process=True, console=True, data_dir=tmp_path / "data") as broker:
+        assert get(broker.console_url)[0] == 200
+        assert not list(place.glob("odradek-console-*"))

@@ -202,8 +202,9 @@ SPARK_JARS = ["spark-4.0.0", "spark-4.0.0-formats", "spark-4.0.0-iceberg"]
 
 
 def folders(*, pure: bool) -> list[str]:
-    """The folders of tests/ that are of the pure layers, with the files beside them, or all others."""
-    names = sorted(path.parent.name for path in TESTS.glob("*/test_*.py"))
+    """The folders of tests/ that are of the pure layers, with the files beside them, or all others but the
+    console's, which has a suite."""
+    names = sorted(path.parent.name for path in TESTS.glob("*/test_*.py") if path.parent.name != "console")
     found = [f"tests/{name}" for name in dict.fromkeys(names) if (name in PURE) == pure]
     return [*found, *(f"tests/{path.name}" for path in sorted(TESTS.glob("test_*.py")) if pure)]
 
@@ -366,7 +367,9 @@ SUITES = {
     # has to be seen here.
     "kit-rounds": Suite([pytest("-n", "8", *KIT)] * KIT_ROUNDS, ours_alone=True),
     # Chromium shows pages of the console; files share a broker with 1,000 topics.
-    "console": Suite([pytest("compat_tests/console")], python="console"),
+    "console": Suite(
+        [pytest(*SPREAD, "-m", "not deep", "tests/console"), pytest("compat_tests/console")], python="console"
+    ),
     # Prometheus reads brokers, then answers what boards and alerts ask.
     "monitoring": Suite([pytest("compat_tests/monitoring")]),
     "check-transactions": Suite(

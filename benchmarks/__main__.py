@@ -24,6 +24,7 @@ from benchmarks import (
     cold_reads,
     command_line,
     groups,
+    kit_cost,
     log_growth,
     machine,
     metrics,
@@ -96,6 +97,7 @@ PARTS = {
     "commands": Part(
         "how long commands take, and records a second of consume", 2, alone(command_line.measure)
     ),
+    "kit-cost": Part("what the test kit costs a request", 1, alone(kit_cost.measure)),
     "clock": Part("how long a day of the test kit's clock takes", 1, alone(clock.measure)),
     "partitions": Part(
         "up to 10,000 partitions: start, stop, memory, open files, kills", 9, alone(partitions.measure)

@@ -202,7 +202,7 @@ def test_a_leader_that_cannot_move_is_told_when_the_time_is_over(cluster: odrade
     assert refusal(node.call_kit, "faults.move_leader", given) == (
         "node 2 does not lead not-there-0 after 0.1 s: there is no topic 'not-there'"
     )
-    with pytest.raises(TimeoutError, match="does not lead not-there-0 after 1 s: .*there is no topic"):
+    with pytest.raises(TimeoutError, match=r"does not lead not-there-0 after 1 s: .*there is no topic"):
         cluster.move_leader("not-there", to=2, timeout_s=1)
 
 

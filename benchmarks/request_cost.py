@@ -103,6 +103,10 @@ class Child:
         return client
 
     @property
+    def broker(self) -> odradek.Broker:
+        return self._broker
+
+    @property
     def port(self) -> int:
         return self._broker.port
 

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import odradek
 from odradek.apis.table import MODULES, declared
+from odradek.config.broker_config import load
 from odradek.server.test_kit.kit import TestKitError
 from odradek.server.test_kit.named import (
     GROUP,
@@ -280,6 +281,27 @@ def test_a_request_for_all_topics_is_matched_like_any_other(broker):
         assert (unlike.fired, missing.fired, like.fired) == (0, 0, 1)
 
 
+def test_a_fault_is_for_versions_for_a_client_and_for_a_principal(broker):
+    metadata = declared(3)
+
+    def fired(asked, sender="shop", **given):
+        """Whether a fault that is given so fires at a request in a version, of a client."""
+        with (
+            broker.faults.add("Metadata", throttle_ms=1, **given) as fault,
+            RawClient(broker.port) as client,
+        ):
+            client.ask(metadata.request(topics=[]), asked, client_id=sender)
+            return fault.fired == 1
+
+    assert [fired(asked, version=9) for asked in (8, 9, 10)] == [False, True, False]
+    assert [fired(asked, version=[8, 10]) for asked in (8, 9, 10)] == [True, False, True]
+    assert [fired(9, name, client_id="shop") for name in ("shop", "shopping")] == [True, False]
+    assert fired(9, principal="User:ANONYMOUS")
+    assert not fired(9, principal="User:ann")
+    assert fired(9, version=9, client_id="shop", principal="User:ANONYMOUS")
+    assert not fired(9, version=9, client_id="till", principal="User:ANONYMOUS")
+
+
 def test_only_the_first_fault_that_fires_does(broker, names):
     with (
         broker.faults.add("Produce", error="KAFKA_STORAGE_ERROR", times=1) as first,
@@ -421,6 +443,24 @@ def test_other_programs_add_faults_over_http():
         assert call("DELETE", "/admin/faults/1") == (200, 1)
         assert call("GET", "/admin/faults") == (200, [])
         assert tested.faults.all() == []
+
+
+def test_the_test_api_is_open_where_it_is_said_and_on_loopback_unless_said():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # Whoever reads metrics breaks nothing.
+    with odradek.Broker(options={"odradek.metrics.listen": str(port)}):
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/admin/faults")
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=30)
+        assert refused.value.code == 404
+    for given, addresses in (
+        ({}, ()),
+        ({"test_api": "9655"}, (("127.0.0.1", 9655),)),
+        ({"test_api": "0.0.0.0:9655"}, (("0.0.0.0", 9655),)),
+    ):
+        assert load(**given).test_api_addresses == addresses
 
 
 def test_a_broker_of_its_own_process_has_faults_too(tmp_path):

@@ -95,6 +95,8 @@ def values(broker, topic, partition=0, **options):
     while consumer.position(place) < end and time.monotonic() < deadline:
         for records in consumer.poll(100).values():
             found += [record.value for record in records]
+    # Shown where a test fails.
+    print(f"{topic}-{partition}: {len(found)} records, at {consumer.position(place)} of {end}")
     consumer.close()
     return found
 

@@ -197,7 +197,7 @@ def _hit(wanted: Wanted, found: "_Found", *, in_time: bool = True) -> Hit:
 
 
 def _decoded(wanted: Wanted, chosen: "list[Hit | _Found]", clock: Callable[[], float]) -> list[Hit]:
-    """Records to show are decoded last, and as long as there is time: schemas may come from elsewhere, and a
+    """Hits of the chosen records, decoded as long as there is time: schemas may come from elsewhere, and a
     content may be slow to decode."""
     until = clock() + DECODE_S
     return [one if isinstance(one, Hit) else _hit(wanted, one, in_time=clock() < until) for one in chosen]

@@ -242,9 +242,10 @@ class Rates:
     connections: int
 
     def newest(self, name: str) -> float | None:
-        """The newest value of a series."""
-        values = self.series.get(name)
-        return values[-1] if values else None
+        """The newest value of a series; None before the first step. One that was always 0 is not told."""
+        if not self.times_s:
+            return None
+        return self.series[name][-1] if name in self.series else 0.0
 
 
 _LARGEST = ("p99_ms", "disk_used")
@@ -288,11 +289,11 @@ def _together(columns: Iterable[Sequence[float | None]], count: int, largest: bo
 
 def plots(rates: Rates) -> list[dict[str, Any]]:
     """The plots with their data, as uPlot has them: times, then a list for each series."""
-    found = []
+    found: list[dict[str, Any]] = []
+    if not rates.times_s:
+        return found
     for name, title, unit, series in PLOTS:
-        columns = [rates.series.get(key, [None] * len(rates.times_s)) for key, _ in series]
-        if not any(value is not None for column in columns for value in column):
-            continue
+        columns = [rates.series.get(key, [0.0] * len(rates.times_s)) for key, _ in series]
         found.append(
             {
                 "name": name,
@@ -314,13 +315,13 @@ def busy_topics(rates: Rates) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [
         {
             "topic": topic,
-            "in": (ways["in"] or [None])[-1],
-            "out": (ways["out"] or [None])[-1],
+            "in": (ways["in"] or [None])[-1] or 0.0,
+            "out": (ways["out"] or [None])[-1] or 0.0,
             "line": [value or 0.0 for value in ways["in"][-60:]],
         }
         for topic, ways in rates.topics.items()
     ]
-    rows.sort(key=lambda row: (-(row["in"] or 0.0) - (row["out"] or 0.0), row["topic"]))
+    rows.sort(key=lambda row: (-row["in"] - row["out"], row["topic"]))
     return rows[:SHOWN_MAX]
 
 

@@ -41,7 +41,7 @@ function draw(element) {
     cursor: { drag: { x: false, y: false }, sync: { key: "overview" } },
     scales: { y: { range: (_, low, high) => (element.dataset.unit === "part" ? [0, 1] : [0, high > 0 ? high * 1.1 : 1]) } },
     axes: [
-      { ...axis, values: (_, times) => times.map((at) => new Date(1000 * at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })) },
+      { ...axis, size: 30, values: (_, times) => times.map((at) => new Date(1000 * at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })) },
       { ...axis, size: 74, values: (_, values) => values.map((value) => (value === null ? "" : text(value))) },
     ],
     series: [{}, ...JSON.parse(element.dataset.labels).map((label, at) => ({ label, stroke: color(LINES[at]), width: 1.5 }))],

@@ -279,7 +279,7 @@ def test_rates_of_several_brokers_are_added_and_the_slowest_counts():
     assert rates.topics == {"t": {"in": [2.0, 4.0], "out": [0.0, None]}}
     assert rates.times_s == pytest.approx([40.002, 50.002])
     assert rates.connections == 6
-    assert [one["name"] for one in plots(rates)] == ["traffic", "p99"]
+    assert [one["name"] for one in plots(rates)] == ["traffic", "requests", "p99", "disk"]
     assert [one.text for one in look_at_nodes(nodes)] == [
         "/d of broker 1 is full in 1 d at this rate",
         "broker 2: groups are being loaded",

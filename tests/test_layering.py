@@ -157,15 +157,21 @@ READ_BY_STARTS_AND_OFFLINE = {
 }
 """Files of a data directory that are no log's; the tools read and mend them as a start does."""
 SHOWN_BY_THE_CONSOLE = {
+    "odradek.commands.acls",
+    "odradek.commands.cluster",
     "odradek.commands.configs",
     "odradek.commands.decoding",
     "odradek.commands.group_changes",
     "odradek.commands.groups",
     "odradek.commands.output",
+    "odradek.commands.producers",
+    "odradek.commands.quotas",
     "odradek.commands.reading_range",
     "odradek.commands.record_json",
     "odradek.commands.selecting",
     "odradek.commands.topics",
+    "odradek.commands.topologies",
+    "odradek.commands.transactions",
 }
 """Commands whose rows, plans and forms the console shows, too; none of them leads back to it."""
 BY_NAME_TOO = {"offline": READ_BY_STARTS_AND_OFFLINE, "console": SHOWN_BY_THE_CONSOLE}

@@ -134,7 +134,7 @@ def _seen(found: Sequence[Acl]) -> str:
 
 
 def _word(fields: dict[str, str]) -> str:
-    """What a person types to remove the rules of a filter."""
+    """Word that a person types to remove the rules of a filter."""
     return fields["principal"] or fields["name"] or "all rules"
 
 

@@ -24,7 +24,7 @@ NAME_CHARACTERS_MAX = 65_535
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a form below a group's page led to."""
+    """Results of a form below the page of a group."""
 
     seek: Part[SeekPlan] | None = None
     forget: Part[ForgetPlan] | None = None

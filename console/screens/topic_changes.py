@@ -67,7 +67,7 @@ def _config(line: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a form of the page led to."""
+    """Results of a form of the page."""
 
     partitions: Part[dict[str, Any]] | None = None
     trim: Part[TrimPlan] | None = None

@@ -50,6 +50,7 @@ def test_a_command_without_its_action_shows_its_help(run, name):
     assert re.search(r"^ +(ACTION|JOB)$", ended.err, re.MULTILINE)
 
 
+@pytest.mark.deep  # it waits 2.5 s for each
 @pytest.mark.parametrize("name", ON_BROKERS)
 def test_each_command_says_what_it_waits_for_and_then_that_no_broker_answered(run, name):
     address = f"127.0.0.1:{free_port()}"

@@ -12,6 +12,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 import odradek
 
+pytestmark = pytest.mark.deep  # clients wait for their retries
+
 SECONDS = 60
 TOPIC = "orders"
 

@@ -44,9 +44,6 @@ examples:
 
 exit status: 0 after a clean stop, 1 when something is wrong, 2 for wrong usage."""
 
-CONSOLE_MARK = ", console "
-"""Before the address of the console, which is the last thing in the line of a broker that is ready."""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -245,18 +242,21 @@ def _test_api_text(server: "NodeServer") -> str:
 
 
 def _console_text(url: str) -> str:
+    """The last thing in the line."""
+    from odradek.server.process.main_loop import CONSOLE_MARK
+
     return f"{CONSOLE_MARK}{url}" if url else ""
 
 
 def _tell_ready(server: "NodeServer") -> None:
     """One line that people read and scripts wait for; addresses with their real ports."""
-    metrics = _metrics_text(server.config, [server.metrics_port]) + _test_api_text(server)
-    metrics += _console_text(server.console_url)
+    others = _metrics_text(server.config, [server.metrics_port]) + _test_api_text(server)
+    others += _console_text(server.console_url)
     controllers = "".join(f", controller {_address_text(*one[1:])}" for one in server.controller_addresses)
     _tell(
         server.addresses,
         f"node {server.node_id}, cluster {server.cluster_id}, "
-        f"data {','.join(server.data_directories)}{controllers}{metrics}",
+        f"data {','.join(server.data_directories)}{controllers}{others}",
     )
     _write_address_file(
         server.addresses, {listener.name for listener in server.listeners if listener.tls is not None}

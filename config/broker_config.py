@@ -91,9 +91,9 @@ class BrokerConfig:
     topic_options: Mapping[str, Option]
     """The topic options with their standings in this node."""
     listeners: tuple[Listener, ...]
+    """The listeners to open; never empty."""
     controller_listeners: tuple[Listener, ...]
     """Listeners of a node alone at which it is a controller, in the order of `controller.listener.names`."""
-    """The listeners to open; never empty."""
     advertised: dict[str, Listener]
     """By listener name; each client of any other listener gets the address at which it connected. A listener
     with a host name is in it, too. Port 0 stands for the port of the opened listener."""

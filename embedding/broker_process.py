@@ -17,11 +17,9 @@ from odradek.config.broker_config import TEST_API_LISTEN
 from odradek.embedding.broker_form import STOP_TIMEOUT_S, BrokerStartError, address_of, text_of
 from odradek.embedding.kit_calls import KitSocket, call_at
 from odradek.server.process.child_python import child_environment
-from odradek.server.process.main_loop import LIFELINE_VARIABLE
+from odradek.server.process.main_loop import CONSOLE_MARK, LIFELINE_VARIABLE
 
 READY_MARK = " ready on "
-CONSOLE_MARK = ", console "
-"""Before the address of the console at the end of that line (`commands/serve.py`)."""
 STDERR_SHOWN_BYTES = 4000
 
 

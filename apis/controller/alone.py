@@ -9,7 +9,6 @@ combined node takes other brokers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.access import on_cluster
@@ -34,6 +33,7 @@ from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest, Unr
 if TYPE_CHECKING:
     from odradek.apis.api import Handler, RequestContext
     from odradek.apis.controller.parts import ControllerApiParts
+    from odradek.wire.schema import Message
 
 logger = logging.getLogger("odradek.controller")
 
@@ -58,18 +58,17 @@ class _RefusedRegistrations:
         return BrokerRegistrationResponse(error_code=ErrorCode.INVALID_REGISTRATION)
 
 
-def _refusing(api: Callable[[], ControllerApi]) -> Callable[[ControllerApiParts], Handler]:
-    """Makes the handler of an API of registered brokers: there are no others."""
+def _refused(request: type[Message], response: type[Message]) -> ControllerApi:
+    """An API of registered brokers: there are no others."""
 
     def make(parts: ControllerApiParts) -> Handler:
-        refuse = api().refuse
-
         def handle(request: Any, context: RequestContext) -> Any:
-            return refuse(request, context.api_version, ErrorCode.STALE_BROKER_EPOCH)
+            return api.refuse(request, context.api_version, ErrorCode.STALE_BROKER_EPOCH)
 
         return handle
 
-    return make
+    api: ControllerApi = ControllerApi(request, response, make=make, needs=OF_BROKERS)
+    return api
 
 
 def _make_unregister(parts: ControllerApiParts) -> UnregisterBroker:
@@ -77,41 +76,18 @@ def _make_unregister(parts: ControllerApiParts) -> UnregisterBroker:
     return UnregisterBroker(parts.node.plane, parts.node.changes)
 
 
-HEARTBEAT: ControllerApi = ControllerApi(
-    BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
-    make=_refusing(lambda: HEARTBEAT),
-    needs=(on_cluster(Operation.CLUSTER_ACTION),),
-)
-ALTER_PARTITION: ControllerApi = ControllerApi(
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    make=_refusing(lambda: ALTER_PARTITION),
-    needs=(on_cluster(Operation.CLUSTER_ACTION),),
-)
-ALLOCATE: ControllerApi = ControllerApi(
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    make=_refusing(lambda: ALLOCATE),
-    needs=(on_cluster(Operation.CLUSTER_ACTION),),
-)
-ASSIGN_REPLICAS: ControllerApi = ControllerApi(
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
-    make=_refusing(lambda: ASSIGN_REPLICAS),
-    needs=(on_cluster(Operation.CLUSTER_ACTION),),
-)
+OF_BROKERS = (on_cluster(Operation.CLUSTER_ACTION),)
 APIS = (
     ControllerApi(
         BrokerRegistrationRequest,
         BrokerRegistrationResponse,
         make=lambda parts: _RefusedRegistrations(),
-        needs=(on_cluster(Operation.CLUSTER_ACTION),),
+        needs=OF_BROKERS,
     ),
-    HEARTBEAT,
-    ALTER_PARTITION,
-    ALLOCATE,
-    ASSIGN_REPLICAS,
+    _refused(BrokerHeartbeatRequest, BrokerHeartbeatResponse),
+    _refused(AlterPartitionRequest, AlterPartitionResponse),
+    _refused(AllocateProducerIdsRequest, AllocateProducerIdsResponse),
+    _refused(AssignReplicasToDirsRequest, AssignReplicasToDirsResponse),
     ControllerApi(
         UnregisterBrokerRequest,
         UnregisterBrokerResponse,

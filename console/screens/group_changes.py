@@ -37,6 +37,12 @@ NO_CHANGES = Changes()
 Page = Callable[[Visit, str, Changes], Awaitable[Response]]
 
 
+def check_group(group: str) -> None:
+    """ClientError for the empty name."""
+    if not group:
+        raise ClientError("a group has a name", ErrorCode.GROUP_ID_NOT_FOUND)
+
+
 def one_group(cluster: Cluster, group: str) -> list[ListedGroup]:
     """The group as it is listed; ClientError if it is not there."""
     if not group or len(group) > NAME_CHARACTERS_MAX or is_pattern(group):

@@ -8,13 +8,11 @@ from starlette.responses import Response
 from odradek.client.admin.configs import Config, Resource, ResourceKind, describe_configs
 from odradek.client.admin.group_details import ShareOffset, describe_share_group, describe_share_offsets
 from odradek.client.admin.lag import partition_bounds
-from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
 from odradek.commands.groups import sum_known
 from odradek.console.listing import Listing
-from odradek.console.screens.group_changes import NO_CHANGES, Changes, change_screens
+from odradek.console.screens.group_changes import NO_CHANGES, Changes, change_screens, check_group
 from odradek.console.visit import Part, Screen, Visit
-from odradek.wire.errors import ErrorCode
 
 PATH = "/share-group"
 KEYS = ("topic", "partition", "start_offset", "end_offset", "lag", "acknowledged", "members")
@@ -31,11 +29,11 @@ async def show(visit: Visit) -> Response:
 
 async def _page(visit: Visit, group: str, changes: Changes = NO_CHANGES) -> Response:
     def described(cluster: Cluster) -> Any:
-        _check(group)
+        check_group(group)
         return describe_share_group(cluster, group)
 
     def options(cluster: Cluster) -> list[Config]:
-        _check(group)
+        check_group(group)
         found = describe_configs(cluster, Resource(ResourceKind.GROUP, group))
         return [one for one in found if one.name.startswith((DEAD_LETTERS, SHARING))]
 
@@ -64,11 +62,6 @@ async def _page(visit: Visit, group: str, changes: Changes = NO_CHANGES) -> Resp
     )
 
 
-def _check(group: str) -> None:
-    if not group:
-        raise ClientError("a group has a name", ErrorCode.GROUP_ID_NOT_FOUND)
-
-
 def _readers(group: Any) -> dict[tuple[str, int], int]:
     """How many members have each partition."""
     found: dict[tuple[str, int], int] = {}
@@ -81,7 +74,7 @@ def _readers(group: Any) -> dict[tuple[str, int], int]:
 def _rows(cluster: Cluster, group: str) -> list[dict[str, Any]]:
     """Where the group is. Of what lies between start and end the coordinator tells how much is left, so the
     rest is acknowledged already, behind a record that is not."""
-    _check(group)
+    check_group(group)
     offsets = describe_share_offsets(cluster, group)
     bounds = partition_bounds(cluster, [(one.topic, one.partition) for one in offsets])
     return [_of_offset(one, bounds.get((one.topic, one.partition))) for one in offsets]

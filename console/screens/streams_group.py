@@ -8,15 +8,13 @@ from starlette.responses import Response
 from odradek.client.admin.group_details import StreamsGroup, describe_streams_group
 from odradek.client.admin.groups import describe_groups, offsets_of_groups
 from odradek.client.admin.topologies import describe_topologies
-from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
 from odradek.commands.groups import sum_known
 from odradek.commands.topologies import topology_lines
 from odradek.console.listing import Listing
-from odradek.console.screens.group_changes import NO_CHANGES, Changes, change_screens, one_group
+from odradek.console.screens.group_changes import NO_CHANGES, Changes, change_screens, check_group, one_group
 from odradek.console.screens.groups import rows_of
 from odradek.console.visit import Screen, Visit
-from odradek.wire.errors import ErrorCode
 
 PATH = "/streams-group"
 KEYS = ("topic", "partition", "committed_offset", "end_offset", "lag", "lag_seconds", "client_id", "host")
@@ -29,8 +27,7 @@ async def show(visit: Visit) -> Response:
 
 async def _page(visit: Visit, group: str, changes: Changes = NO_CHANGES) -> Response:
     def described(cluster: Cluster) -> StreamsGroup:
-        if not group:
-            raise ClientError("a group has a name", ErrorCode.GROUP_ID_NOT_FOUND)
+        check_group(group)
         return describe_streams_group(cluster, group)
 
     shown, rows, text = await asyncio.gather(

@@ -24,6 +24,8 @@ logger = logging.getLogger("odradek")
 
 LIFELINE_VARIABLE = "ODRADEK_LIFELINE_FD"
 """File descriptor of a pipe whose other end the parent holds: the broker stops when it closes."""
+CONSOLE_MARK = ", console "
+"""Before the address of the web console, the last thing in the line of a broker that is ready."""
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

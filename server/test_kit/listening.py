@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import socket
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
@@ -13,6 +10,7 @@ from typing import TYPE_CHECKING
 from odradek.config.broker_config import TEST_API_LISTEN, UNIX
 from odradek.config.config_error import ConfigError
 from odradek.server.network.http_server import listen_reason
+from odradek.server.network.unix_sockets import bind_privately
 from odradek.server.test_kit.http_api import HttpApi
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ async def _open(kit: TestKit, address: tuple[str, int] | str, ending: AsyncExitS
     api = HttpApi(kit)
     try:
         if isinstance(address, str):
-            port = await api.open("", 0, [_bound(address, ending)])
+            port = await api.open("", 0, [bind_privately(address, ending)])
         else:
             port = await api.open(*address)
     except OSError as error:
@@ -47,24 +45,3 @@ async def _open(kit: TestKit, address: tuple[str, int] | str, ending: AsyncExitS
             "the test API is open at %s:%d: whoever reaches it may break this broker", address[0], port
         )
     return port
-
-
-def _bound(path: str, ending: AsyncExitStack) -> socket.socket:
-    """A socket of the file system that no other user may open."""
-    bound = socket.socket(socket.AF_UNIX)
-    try:
-        # What a broker that was killed has left.
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        bound.bind(path)
-        os.chmod(path, 0o600)
-    except OSError:
-        bound.close()
-        raise
-    ending.callback(_remove, path)
-    return bound
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(path)

@@ -116,7 +116,7 @@ class Moves:
                 raise TestKitError(
                     f"node {node_id} does not lead {topic}-{index} after {timeout_s:g} s{told}"
                 )
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(STEP_SECONDS)
 
     async def _step(self, topic: str, index: int, node_id: int) -> None:
         """The next request to the controllers, if it is time for one."""

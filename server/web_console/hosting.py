@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import shutil
@@ -19,6 +18,7 @@ from odradek.config.config_error import ConfigError
 from odradek.config.listeners import WILDCARDS
 from odradek.config.os_reason import reason_of
 from odradek.server.network.listeners import Listener, ListenError, SocketOptions, bind_listener
+from odradek.server.network.unix_sockets import bind_privately
 from odradek.server.web_console.admin import Admin
 from odradek.server.web_console.choosing import Way, check_packages, way_of
 from odradek.server.web_console.console_process import ConsoleProcess
@@ -84,7 +84,7 @@ class Hosting:
         admin = Admin(server)
         path = os.path.join(self._folder, f"{SOCKET_PREFIX}{server.node_id}")
         try:
-            await admin.open(_bound(path, ending))
+            await admin.open(bind_privately(path, ending))
         except OSError as error:
             raise ConfigError(
                 f"{CONSOLE_LISTEN}: no socket can be made at {path}: {reason_of(error)}."
@@ -220,27 +220,6 @@ def _is_deaf(path: str) -> bool:
         except OSError:
             return False
     return False
-
-
-def _bound(path: str, ending: AsyncExitStack) -> socket.socket:
-    """A socket of the file system that no other user may open. OSError."""
-    bound = socket.socket(socket.AF_UNIX)
-    try:
-        # What a worker that was killed has left.
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        bound.bind(path)
-        os.chmod(path, 0o600)
-    except OSError:
-        bound.close()
-        raise
-    ending.callback(_remove, path)
-    return bound
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(path)
 
 
 def hosting_of(config: BrokerConfig, sockets: Mapping[str, Sequence[socket.socket]]) -> Hosting:

@@ -1,10 +1,13 @@
 """Brokers with a console, and what asks it over the wire."""
 
+import contextlib
 import http.client
 import os
+import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode, urlsplit
@@ -15,6 +18,14 @@ from tests.console.browsers import Page
 DEADLINE_S = 120
 IDLE = "odradek.console.idle.seconds"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+
+@contextlib.contextmanager
+def short_place():
+    """A directory for temporary files whose path leaves room for the path of a socket, wherever tests have
+    theirs."""
+    with tempfile.TemporaryDirectory(prefix="o-", dir="/tmp") as place:
+        yield pathlib.Path(place)
 
 
 def until(condition, what):

@@ -2,12 +2,10 @@
 
 import argparse
 import os
-import pathlib
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 
 import pytest
@@ -31,19 +29,13 @@ from tests.console.hosted import (
     pids,
     pids_told,
     refusal,
+    short_place,
     until,
     with_users,
 )
 from tests.server.tls_ends import Authority
 
 TOPICS = "<h1>Topics</h1>"
-
-
-@pytest.fixture
-def short_place():
-    """A directory whose path leaves room for that of a socket."""
-    with tempfile.TemporaryDirectory(prefix="o-", dir="/tmp") as place:
-        yield pathlib.Path(place)
 
 
 def settings_of(broker):
@@ -283,19 +275,20 @@ def test_with_tls_and_sasl_people_log_in():
         assert TOPICS in get(broker.console_url, cookie=cookie)[2]
 
 
-def test_nothing_is_left_of_it(tmp_path, short_place, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(short_place))
-    with odradek.Broker(process=True, console=True, data_dir=tmp_path / "data") as broker:
-        assert get(broker.console_url)[0] == 200
-        (folder,) = short_place.glob("odradek-console-*")
-        assert folder.stat().st_mode & 0o777 == 0o700
-        (path,) = folder.glob("admin-*")
-        assert path.stat().st_mode & 0o777 == 0o600
-        broker.kill()
-        assert folder.exists()
-        broker.start()
-        assert not folder.exists()
-    assert not list(short_place.glob("odradek-console-*"))
+def test_nothing_is_left_of_it(tmp_path, monkeypatch):
+    with short_place() as place:
+        monkeypatch.setenv("TMPDIR", str(place))
+        with odradek.Broker(process=True, console=True, data_dir=tmp_path / "data") as broker:
+            assert get(broker.console_url)[0] == 200
+            (folder,) = place.glob("odradek-console-*")
+            assert folder.stat().st_mode & 0o777 == 0o700
+            (path,) = folder.glob("admin-*")
+            assert path.stat().st_mode & 0o777 == 0o600
+            broker.kill()
+            assert folder.exists()
+            broker.start()
+            assert not folder.exists()
+        assert not list(place.glob("odradek-console-*"))
 
 
 def test_a_long_name_of_the_place_for_temporary_files_is_no_obstacle(tmp_path, monkeypatch):

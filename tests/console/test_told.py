@@ -26,22 +26,16 @@ from odradek.wire.acl_types import Operation, PatternType, Permission, ResourceT
 from tests.client.topics import create_topic, produce
 from tests.console.browsers import Page, browser_of
 from tests.console.conftest import NO_RETENTION, write_orders
-from tests.console.hosted import get, logged_in, until
+from tests.console.hosted import get, logged_in, short_place, until
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 ANONYMOUS = {"principal": "User:ANONYMOUS", "host": "127.0.0.1"}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Where this module's brokers put their sockets."""
-    return tmp_path_factory.mktemp("t")
-
-
-@pytest.fixture(scope="module")
-def told(folder):
+def told():
     """A broker in a process with a console, a cluster of it, and a function that asks its socket."""
-    with pytest.MonkeyPatch.context() as patch:
+    with short_place() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))
         options = {**NO_RETENTION, "odradek.log.slow.request.ms": 0, "log.cleaner.backoff.ms": 50}
         with (
@@ -304,7 +298,7 @@ def test_groups_that_are_behind_or_grow_are_to_be_looked_at():
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory):
+def secured():
     """A broker with ACLs, where ann may do all, and bob may describe the topic `shown`; the cookies of both
     at its console; and the folder of its socket."""
     ports = {"SASL_PLAINTEXT": free_port(), "PLAINTEXT": free_port()}
@@ -318,12 +312,11 @@ def secured(tmp_path_factory):
         "super.users": "User:ANONYMOUS;User:ann",
         **NO_RETENTION,
     }
-    folder = tmp_path_factory.mktemp("s")
     rule = Acl(
         *(ResourceType.TOPIC, "shown", PatternType.LITERAL, "User:bob", "*"),
         *(Operation.DESCRIBE, Permission.ALLOW),
     )
-    with pytest.MonkeyPatch.context() as patch:
+    with short_place() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))
         with (
             odradek.Broker(process=True, console=True, options=options) as broker,

@@ -32,6 +32,7 @@ from benchmarks import (
     partitions,
     results,
     retention,
+    saturation,
     scale,
     security,
     share,
@@ -111,6 +112,9 @@ PARTS = {
     "retention": Part("the longest wait while 1,000 segments go", 2, alone(retention.measure)),
     "snapshots": Part("snapshot and restore of a broker for tests", 2, alone(snapshots.measure)),
     "cold-reads": Part("p99 of produces beside a consumer of cold data, beside Kafka", 7, cold_reads.measure),
+    "saturated-disk": Part(
+        "p99 of another client beside producers that saturate the disk, beside Kafka", 5, saturation.measure
+    ),
     "compaction-latency": Part("p99 of produces while 2 GB are compacted", 9, alone(cleaning.latency)),
     "compaction-speed": Part(
         "seconds to compact 2 GB, beside Kafka's cleaner, and at a limited rate", 16, alone(cleaning.speed)

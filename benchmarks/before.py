@@ -2,9 +2,9 @@
 
 CHECKOUT is another checkout, built in place (`make links`, `setup.py build_ext --inplace`). Both run as
 brokers on one core, the load on another; who is not measured is idle, and who goes first alternates.
-The cases are those of the parts `pinned`, `groups`, `transactions` and `share` whose load is of this
-repository. A ratio is that of the medians, after divided by before; where less is better it is turned round,
-so that below 1 is always worse.
+The cases are those of the parts `pinned`, `groups`, `transactions`, `share` and `saturated-disk` whose load
+is of this repository. A ratio is that of the medians, after divided by before; where less is better it is
+turned round, so that below 1 is always worse.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 
-from benchmarks import groups, share, transactions
+from benchmarks import groups, saturation, share, transactions
 from benchmarks.cases import Case, FetchCase, ListOffsetsCase, ProduceCase
 from benchmarks.cases import all_cases as pinned_cases
 from benchmarks.comparison import Warming, measure_in_turn
@@ -42,6 +42,7 @@ def all_cases() -> dict[str, list[Case]]:
         "groups": groups.all_cases([groups.CLASSIC, groups.CONSUMER]),
         "transactions": transactions.all_cases(is_small=True),
         "share": list(share.all_cases(SHARE_RECORDS)),
+        "saturated-disk": saturation.all_cases(),
     }
 
 

@@ -24,6 +24,14 @@ BULK_S = 1.0
 """How long gigabytes are written: it ends before the kernel throttles writers to the disk's speed."""
 
 
+def kept_of_bulk(partitions: int) -> dict[str, str]:
+    """Settings of topics into which gigabytes are written, by the number of partitions of all: the memory of
+    what goes is used again, so that neither a full disk is measured nor a host that has to find memory for
+    its machine."""
+    kept_bytes = str(max(64_000_000 // partitions, 8_000_000))
+    return {"segment.bytes": kept_bytes, "retention.bytes": kept_bytes, "file.delete.delay.ms": "100"}
+
+
 def settle(work: pathlib.Path) -> None:
     """Returns with a disk that has nothing left to write, and with memory as it is on a machine that has run
     for long. Before each measurement that writes gigabytes."""
@@ -79,7 +87,7 @@ class ProduceCase(Case):
     scales: tuple[float, float, float] = (0.5, 1.0, 1.5)
     """The three sizes of a varied run, as parts of `batch_bytes`."""
     bulk: bool = False
-    """Gigabytes are written: see `settle`; a measurement lasts `BULK_S`."""
+    """Gigabytes are written, and go again: see `kept_of_bulk` and `settle`; a measurement lasts `BULK_S`."""
     unit: str = "requests/s"
     _topics: dict[str, list[str]] = field(default_factory=dict)
 
@@ -89,7 +97,9 @@ class ProduceCase(Case):
             for i in range(10 if self.varied else 1)
         ]
         with WireClient("127.0.0.1", broker.port) as client:
-            ids = client.create_topics(names, 10 if self.varied else 1, at=broker.node_id)
+            partitions = 10 if self.varied else 1
+            configs = kept_of_bulk(len(names) * partitions) if self.bulk else None
+            ids = client.create_topics(names, partitions, configs, at=broker.node_id)
         self._topics[broker.name] = names
         write_frames(self._path(broker, work), self._varied(ids) if self.varied else self._plain(ids))
 

@@ -61,6 +61,8 @@ class Ledger:
         self._records: defaultdict[Where, Record] = defaultdict(Record)
         self._sent: set[str] = set()
         self._ends: list[int] = []
+        self._libraries: dict[int, str] = {}
+        """By the moment at which a consumer began."""
         self._faults: list[str] = []
         self.kept: dict[Where, str] = {}
         """Records whose producer was told where they are."""
@@ -85,10 +87,12 @@ class Ledger:
 
     # consumers
 
-    def begin(self) -> int:
+    def begin(self, library: str = "some client") -> int:
         """A new consumer; the moment is to be given with its deliveries."""
         with self._lock:
-            return self._moment()
+            began = self._moment()
+            self._libraries[began] = library
+            return began
 
     def end(self) -> None:
         """A consumer is about to go: it may have records that nobody has seen, and that it had them counts.
@@ -149,7 +153,8 @@ class Ledger:
             faults += [f"{where} is lost: {self._records[where]}" for where in self.open_records()]
         for where, record in self._records.items():
             for said in (*self._of_counts(record), *_of_answers(record)):
-                faults.append(f"{where}: {said}: {record}")
+                who = {seen.began: self._libraries[seen.began] for seen in record.seen}
+                faults.append(f"{where}: {said}: {record}, consumers by their begin: {who}")
         return faults
 
     def _of_counts(self, record: Record) -> Iterable[str]:

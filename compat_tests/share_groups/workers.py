@@ -92,7 +92,7 @@ class _Consumer:
         self._is_franz = worker.library == FRANZ
         self._is_implicit = not self._is_franz and self._chance.randrange(5) == 0
         settings = {"max.poll.records": f"{MAX_RECORDS}", **({} if self._is_implicit else EXPLICIT)}
-        self._began = self._ledger.begin()
+        self._began = self._ledger.begin(worker.library)
         self._member = ShareMember(program, worker.group, worker.topic, settings=settings)
         self._pending: defaultdict[Where, deque[Answer]] = defaultdict(deque)
         """Acknowledgements of which the callback has not told."""

@@ -171,7 +171,7 @@ class Truncation:
         except OSError as error:
             sentence = f"{doing} failed: {error}"
             if held.is_held and not availability.is_unreadable:
-                availability.on_trouble(error, sentence)
+                partition.report_trouble(error, sentence)
             elif held.is_held:
                 availability.take_offline(f"{doing} failed: {error}")
                 sentence = partition.failure or sentence

@@ -547,9 +547,8 @@ cdef class HighWatermark:
     def __init__(self, int64_t offset):
         self.offset = offset
         self._refusal = None
-        self._watchers = {}
-        self._end_watchers = {}
-        self._waits = []
+        # Most partitions have none of them, and empty ones take 200 B each.
+        self._watchers = self._end_watchers = self._waits = None
 
     def advance(self, int64_t offset):
         """Move it to `offset`, if it is before that."""
@@ -568,9 +567,10 @@ cdef class HighWatermark:
         if offset < self.offset:
             self.offset = offset
         waits = self._waits
-        self._waits = [wait for wait in waits if wait[0] <= offset]
-        for wait in waits[len(self._waits):]:
-            wait[1](error)
+        if waits:
+            self._waits = [wait for wait in waits if wait[0] <= offset]
+            for wait in waits[len(self._waits):]:
+                wait[1](error)
         self.wake()
 
     cdef _settle_waits(self):
@@ -590,7 +590,9 @@ cdef class HighWatermark:
             done(None)
         elif self._refusal is not None:
             done(self._refusal)
-        elif not self._waits or <int64_t> self._waits[len(self._waits) - 1][0] <= offset:
+        elif not self._waits:
+            self._waits = [(offset, done)]
+        elif <int64_t> self._waits[len(self._waits) - 1][0] <= offset:
             self._waits.append((offset, done))
         else:
             _insort(self._waits, (offset, done), key=_wanted_offset)
@@ -598,7 +600,10 @@ cdef class HighWatermark:
     def cancel(self, int64_t offset, done):
         """Remove a `when` of that offset."""
         cdef list waits = self._waits
-        cdef Py_ssize_t place = _bisect_left(waits, offset, key=_wanted_offset)
+        cdef Py_ssize_t place
+        if not waits:
+            return
+        place = _bisect_left(waits, offset, key=_wanted_offset)
         while place < len(waits) and <int64_t> waits[place][0] == offset:
             if waits[place][1] == done:
                 del waits[place]
@@ -608,8 +613,8 @@ cdef class HighWatermark:
     def fail(self, error):
         """The partition is closed, deleted or offline: all waits get the error."""
         waits = self._waits
-        self._waits = []
-        for _, done in waits:
+        self._waits = None
+        for _, done in waits or ():
             done(error)
         self.wake()
 
@@ -622,13 +627,19 @@ cdef class HighWatermark:
 
     def watch(self, wake, bint at_log_end):
         if at_log_end:
+            if self._end_watchers is None:
+                self._end_watchers = {}
             self._end_watchers[wake] = None
         else:
+            if self._watchers is None:
+                self._watchers = {}
             self._watchers[wake] = None
 
     def unwatch(self, wake):
-        self._watchers.pop(wake, None)
-        self._end_watchers.pop(wake, None)
+        if self._watchers:
+            self._watchers.pop(wake, None)
+        if self._end_watchers:
+            self._end_watchers.pop(wake, None)
 
     @property
     def is_watched(self):
@@ -641,8 +652,10 @@ cdef class HighWatermark:
 
     def wake(self):
         """Call all watchers."""
-        _wake_all(self._watchers)
-        _wake_all(self._end_watchers)
+        if self._watchers:
+            _wake_all(self._watchers)
+        if self._end_watchers:
+            _wake_all(self._end_watchers)
 
 
 _wanted_offset = _itemgetter(0)

@@ -5,7 +5,7 @@ deleted for good.
 """
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -28,11 +28,11 @@ class PartitionState(Protocol):
     appender: Appender
     availability: "Availability"
 
+    def report_trouble(self, error: OSError, sentence: str) -> None: ...
+
 
 class Availability:
-    """See the module. `on_trouble` gets each error of the disk, in its thread, with a
-    sentence; if the partition goes offline, the sentence is its `failure`.
-    """
+    """See the module. The partition reports each error of the disk."""
 
     __slots__ = (
         "_appender",
@@ -41,13 +41,11 @@ class Availability:
         "is_broken",
         "is_paused",
         "is_unreadable",
-        "on_trouble",
     )
 
-    def __init__(self, partition: PartitionState, on_trouble: Callable[[OSError, str], None]) -> None:
+    def __init__(self, partition: PartitionState) -> None:
         self._partition = partition
         self._appender = partition.appender
-        self.on_trouble = on_trouble
         # Offline because of the disk, not deleted or closed: a rescan may bring it back.
         self.is_broken = False
         # One operation changes the files, and excludes all others.
@@ -76,10 +74,10 @@ class Availability:
         directory = self._partition.log.files.directory
         if error.errno in NO_ROOM:
             sentence = f"The disk is full: {doing.lower()} {directory} failed: {error}"
-            self.on_trouble(error, sentence)
+            self._partition.report_trouble(error, sentence)
             return DiskFull(ErrorCode.KAFKA_STORAGE_ERROR, sentence)
         sentence = f"{doing} {directory} failed: {error}"
-        self.on_trouble(error, sentence)
+        self._partition.report_trouble(error, sentence)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, sentence)
 
     @contextmanager
@@ -104,13 +102,13 @@ class Availability:
     def take_offline(self, reason: str, *, is_reported: bool = False) -> None:
         """The files differ from the log's state, or cannot be reached: refuse everything with
         KAFKA_STORAGE_ERROR until `come_back`. No change after a deletion or close. `is_reported`: do not call
-        `on_trouble`.
+        `report_trouble`.
         """
         if self._appender.failure is None or (self.is_paused and not self.is_broken):
             self._appender.failure = f"{self._partition.name} is offline: {reason}"
             self.is_broken = self.is_unreadable = True
             if not is_reported:
-                self.on_trouble(OSError(errno.EIO, reason), self._appender.failure)
+                self._partition.report_trouble(OSError(errno.EIO, reason), self._appender.failure)
         if self.is_broken:
             self.refuse_staged()
             self._appender.high_watermark.fail(self.unavailable())

@@ -53,7 +53,7 @@ class Flushing:
             failure = self._availability.sync_failed(error)
             # Before the report, which may start a rescan: the rescan waits for the end of the flush.
             self.is_running = False
-            self._availability.on_trouble(error, failure)
+            self._partition.report_trouble(error, failure)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, failure) from error
         except OSError as error:
             raise self._availability.refusal("Flushing", error) from error

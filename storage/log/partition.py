@@ -18,7 +18,6 @@ lists the aborted transactions.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import NoReturn
 
 from odradek.storage.config import LogConfig
@@ -85,6 +84,7 @@ class Partition:
         "index",
         "log",
         "name",
+        "on_trouble",
         "retention",
         "search",
         "topic",
@@ -106,8 +106,7 @@ class Partition:
         on_trouble: Callable[["Partition", OSError, str], None] = _unreported,
     ) -> None:
         """`high_watermark` is for a partition with other replicas; it is moved into the range of the log.
-        None: there are no other replicas (`set_replicated`). `on_trouble`: see `Availability`, with the
-        partition as a further argument.
+        None: there are no other replicas (`set_replicated`). `on_trouble`: see `report_trouble`.
         """
         self.topic = topic
         self.index = index
@@ -122,7 +121,8 @@ class Partition:
         self.traffic = self.appender.traffic
         self.appender.leader_epoch = leader_epoch
         self.appender.log_start_offset = log_start_offset
-        self.availability = Availability(self, partial(on_trouble, self))
+        self.on_trouble = on_trouble
+        self.availability = Availability(self)
         self.appends = Appends(self)
         self.flushing = Flushing(self)
         self.retention = Retention(self)
@@ -240,6 +240,11 @@ class Partition:
     def _commit_failed(self, error: OSError) -> NoReturn:
         self.log.rollback()
         raise self.availability.refusal("Writing", error) from error
+
+    def report_trouble(self, error: OSError, sentence: str) -> None:
+        """Tell of an error of the disk, in its thread; if the partition goes offline, the sentence is its
+        `failure`."""
+        self.on_trouble(self, error, sentence)
 
     @property
     def directory(self) -> str:

@@ -12,6 +12,7 @@ same checks at once. Order and error codes as in `ProduceRequest.validateRecords
 `wire/batch_validation.py`.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from odradek.storage.config import LogConfig
@@ -23,6 +24,7 @@ from odradek.wire.record_layout import ATTRIBUTES_POSITION, LOG_OVERHEAD_BYTES, 
 from odradek.wire.records import set_log_append_time, set_max_timestamp, verify_crc
 
 LEGACY_MESSAGE_BYTES_MIN = 14
+RULES_SHARED_MAX = 64
 
 
 class Batch(NamedTuple):
@@ -34,13 +36,17 @@ class Batch(NamedTuple):
 
 def rules_of(config: LogConfig) -> BatchRules:
     """The rules of a topic's settings for the records in a batch."""
-    return BatchRules(
-        compacted=config.is_compacted,
-        log_append_time=config.uses_log_append_time,
-        timestamp_before_max_ms=config.message_timestamp_before_max_ms,
-        timestamp_after_max_ms=config.message_timestamp_after_max_ms,
-        record_bytes_max=config.max_decompressed_message_bytes,
+    return _shared_rules(
+        config.is_compacted,
+        config.uses_log_append_time,
+        config.message_timestamp_before_max_ms,
+        config.message_timestamp_after_max_ms,
+        config.max_decompressed_message_bytes,
     )
+
+
+# Most partitions have the same rules, and one object is enough for them.
+_shared_rules = lru_cache(RULES_SHARED_MAX)(BatchRules)
 
 
 def check_client_batch(

@@ -130,7 +130,7 @@ class Retention:
         except OSError as error:
             # The next call continues with the remaining segments.
             sentence = f"Retention in {self._partition.log.files.directory} failed: {error}"
-            self._availability.on_trouble(error, sentence)
+            self._partition.report_trouble(error, sentence)
         return dropped
 
     def _drop_oldest(self, now_ms: int, count_max: int) -> list[Segment]:

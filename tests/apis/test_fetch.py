@@ -862,7 +862,7 @@ def test_who_looks_after_the_disks_is_told_of_records_that_cannot_be_brought_int
     node.create("t")
     node.fill("t", [b"a" * 100_000])
     told = []
-    node.partition("t").availability.on_trouble = lambda error, sentence: told.append((error.errno, sentence))
+    node.partition("t").on_trouble = lambda _, error, sentence: told.append((error.errno, sentence))
     if is_asked_first:
         monkeypatch.setattr(Slice, "would_wait", fail)
         answer = node.start(fetch(("t", 0, 0)), 12)

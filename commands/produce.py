@@ -41,7 +41,7 @@ examples:
   odradek produce orders --rate 100 < /usr/share/dict/words
 
 keys of --json: topic (if none is named here), partition, timestamp (ms), key, value, headers (a
-list of {"key": ..., "value": ...}); key_base64 and value_base64 for what is no text. offset and
+list of {"key": ..., "value": ...}); key_base64 and value_base64 for what is not text. offset and
 timestamp_type are not used.
 
 exit status: 0 when all is written, 1 when something could not be (with --transaction: nothing
@@ -144,6 +144,9 @@ def run(options: argparse.Namespace) -> int:
         with _producer(cluster, options) as producer:
             # Who types the records sees them.
             is_shown = not (options.quiet or source.isatty())
+            if source.isatty() and not options.quiet:
+                each = "each line is a record; " if lines.delimiter == b"\n" else ""
+                print(f"odradek: {each}Ctrl-D ends", file=sys.stderr)
             progress = Progress("produce", terminal() if is_shown else None)
             writer = _Writer(producer, targets, options, progress.update)
             try:

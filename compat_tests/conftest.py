@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from tests.interrupts import hear_interrupts
+from tests.kafka_python import refresh_metadata_soon
 from tests.tiers import NIGHTLY
 
 pytest.register_assert_rewrite("compat_tests.stories")
@@ -29,6 +30,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     long = [item for item in items if item.get_closest_marker("nightly")]
     config.hook.pytest_deselected(items=long)
     items[:] = [item for item in items if item not in long]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    refresh_metadata_soon()
 
 
 @pytest.hookimpl(wrapper=True)

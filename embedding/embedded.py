@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from odradek.embedding.snapshots import Snapshot, Source
     from odradek.server.metrics.broker_metrics import BrokerMetrics
 
+START_TIMEOUT_S = 120.0
+"""A start takes a tenth of a second, and more than 30 s beside 60 processes of tests on two cores. A broker
+that ends in its start is told at once: only one that hangs is waited for so long."""
+
 
 class Broker(WithTestKit):
     """A running broker as a context manager; `start` and `stop` do the same by hand.
@@ -66,7 +70,7 @@ class Broker(WithTestKit):
         port: int = 0,
         data_dir: str | os.PathLike[str] | None = None,
         snapshot: Source | None = None,
-        start_timeout_s: float = 30.0,
+        start_timeout_s: float = START_TIMEOUT_S,
         options: Mapping[str, Any] | None = None,
         extensions: Extensions = NO_EXTENSIONS,
         max_versions: Mapping[str, int] | None = None,

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from tests.interrupts import hear_interrupts
+from tests.kafka_python import refresh_metadata_soon
 from tests.tiers import NIGHTLY, PURE
 
 # No deadline for an example: a busy machine is not a failure.
@@ -42,6 +43,11 @@ def is_pure(path):
     """Whether a file of tests belongs to the suite `check`."""
     parts = path.relative_to(FOLDER).parts if path.is_relative_to(FOLDER) else ()
     return len(parts) == 1 or (len(parts) > 1 and parts[0] in PURE)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    refresh_metadata_soon()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,6 +11,9 @@ from kafka.errors import CommitFailedError, KafkaConnectionError
 from kafka.structs import OffsetAndMetadata
 
 from compat_tests.clients import DEADLINE_SECONDS, FETCH_BYTES, Client, Member, Message, Record
+from tests.kafka_python import refresh_metadata_soon
+
+refresh_metadata_soon()  # for processes of tests, which have no conftest
 
 
 def _records(batches: Mapping[TopicPartition, Iterable[Any]]) -> list[Record]:
@@ -20,10 +23,6 @@ def _records(batches: Mapping[TopicPartition, Iterable[Any]]) -> list[Record]:
         for r in batch
     ]
 
-
-REFRESH_MS = 1000
-"""metadata.max.age of consumers. kafka-python 3.0.12 forgets, now and then, a subscription made while a
-Metadata request is on its way (`kafka_python_suite/stand_ins/subscriptions_kept.py`); so it finds it soon."""
 
 JOIN_POLL_SECONDS = 2.0
 """Longer than it takes to join. kafka-python 3.0.12 loses a join that goes on when its `poll` ends, if new
@@ -52,7 +51,6 @@ class KafkaPythonMember(Member):
             enable_auto_commit=False,
             session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=300,
-            metadata_max_age_ms=REFRESH_MS,
         )
 
     def poll(self) -> list[Record]:
@@ -123,7 +121,6 @@ class KafkaPythonClient(Client):
             bootstrap_servers=self.bootstrap,
             group_id=group,
             enable_auto_commit=False,
-            metadata_max_age_ms=REFRESH_MS,
             **settings,
         )
 

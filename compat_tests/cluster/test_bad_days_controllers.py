@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from kafka import KafkaConsumer
 
 from compat_tests.clients import DEADLINE_SECONDS
 from compat_tests.cluster.bad_days import (
@@ -44,8 +45,6 @@ ABSENCE_SECONDS = 8
 
 def commit(bootstrap: str, topic: str) -> int:
     """A member joins a group, reads to the end, commits, and leaves. Returns how many records it has read."""
-    from kafka import KafkaConsumer
-
     consumer = KafkaConsumer(
         topic,
         bootstrap_servers=bootstrap,

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
-from compat_tests.clients.kafka_python import REFRESH_MS
 from compat_tests.differential.harness import Side
 from compat_tests.kit.working import Working
 from compat_tests.quorum import KafkaMember, OdradekMember
@@ -137,7 +136,6 @@ def values_in(bootstrap: str, topic: str, count: int) -> list[bytes]:
         bootstrap_servers=bootstrap,
         auto_offset_reset="earliest",
         consumer_timeout_ms=int(DEADLINE_SECONDS * 1000),
-        metadata_max_age_ms=REFRESH_MS,
     )
     values = []
     for record in consumer:

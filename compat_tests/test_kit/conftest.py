@@ -12,7 +12,6 @@ from compat_tests.test_kit.python_clients import ConfluentStoryClient, KafkaPyth
 from odradek import Broker
 from tests.server.clocked import FEW_PARTITIONS, TRANSACTION, Client
 
-START_SECONDS = 120.0
 OPTIONS = {
     **FEW_PARTITIONS,
     "group.consumer.min.heartbeat.interval.ms": 200,
@@ -26,7 +25,7 @@ OPTIONS = {
 
 def _running(**more: str) -> Iterator[Broker]:
     """One in a process of its own, with its internal topics."""
-    with Broker(process=True, options=OPTIONS, start_timeout_s=START_SECONDS, **more) as broker:
+    with Broker(process=True, options=OPTIONS, **more) as broker:
         with contextlib.closing(Client(broker.port)) as client:
             client.find("any")
             client.find("any", TRANSACTION)

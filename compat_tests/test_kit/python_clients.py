@@ -33,7 +33,7 @@ from kafka.admin import ConfigResource as PythonResource
 from kafka.errors import KafkaError as PythonError
 from kafka.structs import OffsetAndMetadata
 
-from compat_tests.clients.kafka_python import JOIN_POLL_SECONDS, REFRESH_MS
+from compat_tests.clients.kafka_python import JOIN_POLL_SECONDS
 from compat_tests.test_kit.clients import RECORDS, VALUES, Failed, InPython, Patience
 
 RETENTION_MS = "86400001"
@@ -150,7 +150,6 @@ class _KafkaPython(_Operations):
     def group(self) -> list[str]:
         more = {
             "group_id": self.name,
-            "metadata_max_age_ms": REFRESH_MS,
             "heartbeat_interval_ms": 200,
             "max_poll_interval_ms": self.patience.api_ms,
         }

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from compat_tests.test_kit.clients import Failed, StoryClient
-from compat_tests.test_kit.conftest import START_SECONDS
 from compat_tests.test_kit.operations import OPERATIONS
 from compat_tests.test_kit.stories import CLIENTS, CONFLUENT, JAVA, KAFKA_PYTHON
 from compat_tests.test_kit.walking import BRIEF, PATIENT
@@ -72,9 +71,7 @@ def with_logins() -> Iterator[tuple[Broker, str]]:
         "listener.name.login.plain.sasl.jaas.config": f"{JAAS} user_ann='{PASSWORD}';",
         "connection.failed.authentication.delay.ms": "0",
     }
-    with Broker(
-        process=True, port=ports["PLAINTEXT"], options=options, start_timeout_s=START_SECONDS
-    ) as broker:
+    with Broker(process=True, port=ports["PLAINTEXT"], options=options) as broker:
         yield broker, f"127.0.0.1:{ports['LOGIN']}"
 
 

@@ -24,6 +24,7 @@ from odradek.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from tests.kafka_python import REFRESH_MS
 from tests.raw_client import RawClient
 
 
@@ -41,7 +42,6 @@ def receive(broker, count, topic="t"):
         bootstrap_servers=broker.bootstrap_servers,
         auto_offset_reset="earliest",
         consumer_timeout_ms=10_000,
-        metadata_max_age_ms=1000,  # it may forget a subscription until then
     )
     values = [record.value for _, record in zip(range(count), consumer, strict=False)]
     consumer.close()
@@ -62,6 +62,13 @@ def test_a_client_produces_and_consumes_and_nothing_is_left_behind(in_process):
         assert directory.exists()
     assert not broker.is_running
     assert not directory.exists()
+
+
+def test_consumers_of_kafka_python_look_at_the_metadata_each_second_in_all_tests():
+    with odradek.Broker() as broker:
+        consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)
+        assert consumer.config["metadata_max_age_ms"] == REFRESH_MS
+        consumer.close()
 
 
 def test_a_restart_keeps_port_and_data(in_process, tmp_path):

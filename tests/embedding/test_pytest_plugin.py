@@ -124,7 +124,11 @@ NAMES = """
             assert odradek_topic not in [one["topic"] for one in odradek_broker.call_kit("state.topics", {})]
             producer.send(odradek_topic, b"x").get(30)
         consumer = KafkaConsumer(
-            odradek_topic, bootstrap_servers=servers, group_id=odradek_group, auto_offset_reset="earliest"
+            odradek_topic,
+            bootstrap_servers=servers,
+            group_id=odradek_group,
+            auto_offset_reset="earliest",
+            metadata_max_age_ms=1000,
         )
         assert next(consumer).value == b"x"
         consumer.commit()
@@ -211,6 +215,7 @@ FAILS = """
             group_id="billing",
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            metadata_max_age_ms=1000,
         )
         next(consumer)
         assert not "this fails"

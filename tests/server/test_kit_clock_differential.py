@@ -5,6 +5,9 @@ import time
 import pytest
 
 import odradek
+from odradek.wire.messages import alter_client_quotas, create_topics, fetch, renew_delegation_token
+from tests.raw_client import CLIENT_ID
+from tests.server import test_token_logins as logins
 from tests.server.clocked import FEW_PARTITIONS, PATIENCE_S, Client
 
 OPTIONS = {
@@ -107,3 +110,166 @@ def test_a_broker_that_was_advanced_is_as_one_that_has_waited(brokers):
         while state_of(of_waits) != expected or files(waits) != expected_files:
             assert time.monotonic() < deadline, (state_of(of_waits), expected, files(waits), expected_files)
         assert of_waits.share_fetch(0, member_id="other") == expected_share
+
+
+# Quotas and tokens
+
+WINDOW_MS = 1_000
+QUOTA_OPTIONS = {**FEW_PARTITIONS, "quota.window.num": 3, "controller.quota.window.num": 3}
+QUOTAS = {"producer_byte_rate": 1_000.0, "consumer_byte_rate": 1_000.0, "controller_mutation_rate": 2.0}
+ROUNDING_MS = 5
+"""Times are read in whole milliseconds, on both sides."""
+
+
+def limit(broker):
+    """Quotas for the client id of all tests."""
+    entity = [alter_client_quotas.EntityData(entity_type="client-id", entity_name=CLIENT_ID)]
+    limits = [alter_client_quotas.OpData(key=key, value=value, remove=False) for key, value in QUOTAS.items()]
+    request = alter_client_quotas.AlterClientQuotasRequest(
+        entries=[alter_client_quotas.EntryData(entity=entity, ops=limits)], validate_only=False
+    )
+    with Client(broker.port) as admin:
+        assert admin.ask(request, 1, client_id="admin").entries[0].error_code == 0
+
+
+def waits_of(broker, number):
+    """How long the broker lets this client wait now, in ms, by quota. Each is asked several times, on a new
+    connection: a broker does not read from one that has to wait."""
+
+    def produce(client, _):
+        return client.produce((b"k", b"v" * 1_500))
+
+    def read(client, _):
+        wanted = fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+        topics = [fetch.FetchTopic(topic="t", partitions=[wanted])]
+        return client.ask(fetch.FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics), 11)
+
+    def change(client, attempt):
+        topic = create_topics.CreatableTopic(
+            name=f"t-{number}-{attempt}", num_partitions=3, replication_factor=1
+        )
+        return client.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
+
+    def wait_ms(ask, attempt):
+        with Client(broker.port) as client:
+            return ask(client, attempt).throttle_time_ms
+
+    return {ask.__name__: [wait_ms(ask, attempt) for attempt in range(3)] for ask in (produce, read, change)}
+
+
+def wait_for_real(broker, milliseconds):
+    """Lets a frozen broker go on for so long or longer; how long, in ms of its clock."""
+    before_ms = broker.clock.now_ms
+    broker.clock.unfreeze()
+    deadline = time.monotonic() + PATIENCE_S
+    while broker.clock.now_ms < before_ms + milliseconds:
+        assert time.monotonic() < deadline
+    broker.clock.freeze()
+    return broker.clock.now_ms - before_ms
+
+
+@pytest.mark.deep
+def test_who_has_used_up_a_quota_waits_after_an_advance_as_after_that_time():
+    with odradek.Broker(options=QUOTA_OPTIONS) as waits, odradek.Broker(options=QUOTA_OPTIONS) as advances:
+        for broker in (waits, advances):
+            with Client(broker.port) as client:
+                client.create()
+                client.produce((b"k", b"v" * 1_500))
+            broker.clock.freeze()
+            limit(broker)
+        seen = [waits_of(waits, 0)]
+        assert waits_of(advances, 0) == seen[0]
+        passed_ms = 0
+        # Within a window, into another one, and until all are over.
+        for number, milliseconds in enumerate((400, 1_000, 5_000), 1):
+            passed_ms += (step_ms := wait_for_real(waits, milliseconds))
+            advances.clock.advance(milliseconds=step_ms)
+            if min(passed_ms % WINDOW_MS, -passed_ms % WINDOW_MS) < ROUNDING_MS:
+                # Rounding would decide in which window they are.
+                passed_ms += 2 * ROUNDING_MS
+                for broker in (waits, advances):
+                    broker.clock.advance(milliseconds=2 * ROUNDING_MS)
+            seen.append(waits_of(waits, number))
+            for kind, found_ms in waits_of(advances, number).items():
+                assert found_ms == pytest.approx(seen[-1][kind], abs=ROUNDING_MS), (kind, seen, passed_ms)
+        # It has had to wait for each quota, and the windows of the first step are over.
+        assert all(waits_ms[0] == 0 < waits_ms[-1] for waits_ms in seen[0].values())
+        assert (seen[3]["produce"], seen[3]["read"]) == (seen[0]["produce"], seen[0]["read"])
+
+
+TOKEN_OPTIONS = {
+    **logins.WITH_TOKENS,
+    "delegation.token.expiry.time.ms": "1500",
+    "delegation.token.expiry.check.interval.ms": "200",
+}
+TOKENS_THAT_STAY = {"kept": 3_600, "kept for less": 1_800}
+"""For how many seconds they are good."""
+
+
+def make_tokens(broker):
+    """Tokens by name, and a connection that each has let in."""
+    made = {
+        "short": logins.create(broker, life_ms=900),
+        "usual": logins.create(broker),
+        "renewed": logins.create(broker),
+        "kept": logins.create(broker),
+        "kept for less": logins.create(broker, life_ms=1_800_000),
+    }
+    clients = {name: Client(broker.port) for name in made}
+    for name, token in made.items():
+        assert logins.log_in(clients[name], token.token_id, token.hmac).error_code == 0
+    for name in TOKENS_THAT_STAY:
+        assert logins.expire(broker, "ann", made[name].hmac, period_ms=3_600_000).error_code == 0
+    renewal = renew_delegation_token.RenewDelegationTokenRequest(
+        hmac=made["renewed"].hmac, renew_period_ms=700
+    )
+    with logins.as_user(broker, "ann") as client:
+        assert client.ask(renewal, 2).error_code == 0
+    return made, clients
+
+
+def is_served(client):
+    try:
+        client.topic_id("t")
+    except (EOFError, ConnectionError):
+        return False
+    return True
+
+
+def state_of_tokens(broker, made, clients):
+    """For each token: for how long after its issue it is good, or None; whether a login with it is, and
+    whether the connection from before is still served."""
+    known = {one.token_id: one for one in logins.described(broker, "ann").tokens}
+    state = {}
+    for name, token in made.items():
+        with Client(broker.port) as late:
+            lets_in = logins.log_in(late, token.token_id, token.hmac).error_code == 0
+        kept = known.get(token.token_id)
+        good_s = None if kept is None else round((kept.expiry_timestamp - kept.issue_timestamp) / 1000)
+        state[name] = (good_s, lets_in, is_served(clients[name]))
+    return state
+
+
+@pytest.mark.deep
+def test_tokens_end_in_an_advance_as_in_that_time():
+    with odradek.Broker(options=TOKEN_OPTIONS) as waits, odradek.Broker(options=TOKEN_OPTIONS) as advances:
+        for broker in (waits, advances):
+            broker.clock.freeze()
+        of_waits, of_advances = make_tokens(waits), make_tokens(advances)
+        before = state_of_tokens(advances, *of_advances)
+        assert state_of_tokens(waits, *of_waits) == before
+        assert all(lets_in and served for _, lets_in, served in before.values())
+        advances.clock.advance(seconds=4)
+        # The refusal of a login comes after a while of this clock.
+        advances.clock.unfreeze()
+        expected = state_of_tokens(advances, *of_advances)
+        good_s = {name: seconds for name, (seconds, *_) in expected.items() if seconds is not None}
+        assert good_s == TOKENS_THAT_STAY
+        # A session ends when its token was to end as it began.
+        assert not any(served for *_, served in expected.values())
+        waits.clock.unfreeze()
+        deadline = time.monotonic() + PATIENCE_S
+        while (state := state_of_tokens(waits, *of_waits)) != expected:
+            assert time.monotonic() < deadline, (state, expected)
+        for client in (*of_waits[1].values(), *of_advances[1].values()):
+            client.close()

@@ -82,22 +82,27 @@ def run(*arguments):
 
 
 def values(broker, topic, partition=0, **options):
-    consumer = KafkaConsumer(
-        bootstrap_servers=broker.bootstrap_servers,
-        auto_offset_reset="earliest",
-        **options,
-    )
-    place = TopicPartition(topic, partition)
-    consumer.assign([place])
-    end = consumer.end_offsets([place])[place]
-    found = []
-    deadline = time.monotonic() + PATIENCE_S
-    while consumer.position(place) < end and time.monotonic() < deadline:
-        for records in consumer.poll(100).values():
-            found += [record.value for record in records]
-    # Shown where a test fails.
-    print(f"{topic}-{partition}: {len(found)} records, at {consumer.position(place)} of {end}")
-    consumer.close()
+    """All values of a partition. Where some are missing the requests of the consumer are printed."""
+    with broker.requests.record():
+        consumer = KafkaConsumer(
+            bootstrap_servers=broker.bootstrap_servers,
+            auto_offset_reset="earliest",
+            **options,
+        )
+        place = TopicPartition(topic, partition)
+        consumer.assign([place])
+        end = consumer.end_offsets([place])[place]
+        found = []
+        deadline = time.monotonic() + PATIENCE_S
+        while consumer.position(place) < end and time.monotonic() < deadline:
+            for records in consumer.poll(100).values():
+                found += [record.value for record in records]
+        # Shown where a test fails.
+        print(f"{topic}-{partition}: {len(found)} records, at {consumer.position(place)} of {end}")
+        if not found:
+            for one in broker.requests():
+                print(one.api, one.version, one.outcome, one.request, one.response)
+        consumer.close()
     return found
 
 

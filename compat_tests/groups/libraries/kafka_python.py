@@ -35,7 +35,6 @@ class KafkaPythonProgram(BlockingProgram, kafka.ConsumerRebalanceListener):
             session_timeout_ms=self.session_ms,
             heartbeat_interval_ms=HEARTBEAT_MS,
             partition_assignment_strategy=(self.ASSIGNORS[self.assignor],),
-            metadata_max_age_ms=1000,
         )
         self._consumer.subscribe([self.topic], listener=self)
 

@@ -25,6 +25,9 @@ from compat_tests.transactions.libraries import (
     told,
     values_by_partition,
 )
+from tests.kafka_python import refresh_metadata_soon
+
+refresh_metadata_soon()  # in a process of its own, which has no conftest
 
 
 class KafkaPythonProducer(TransactionalProducer):

@@ -88,6 +88,11 @@ class Controllers(reference.Kafka):
             host=None if self.is_ours else host,
         )
 
+    @property
+    def log(self) -> str:
+        """Lines of all its runs."""
+        return self._log_text()
+
     def launch(self) -> None:
         if not self.is_ours:
             super().launch()
@@ -219,12 +224,14 @@ class KafkaMember(reference.Kafka):
         parent: pathlib.Path | None = None,
         is_fast_to_start: bool = True,
         host: Host | None = None,
+        version: str | None = None,
     ) -> None:
+        """`version` is its own, if it is not that of the controllers."""
         self._controllers = controllers
         self.node_id = node_id
         more = {**INTERNAL_TOPICS, **(properties or {})}
         super().__init__(
-            controllers.version,
+            version or controllers.version,
             more,
             jvm=jvm,
             prefix=prefix,

@@ -89,6 +89,7 @@ class Cluster(TransactionBroker):
     ) -> None:
         more = {**NODE_PROPERTIES, **(properties or {})}
         self.is_odradek = True
+        self._controllers = controllers
         self.nodes: dict[int, Node] = {one: OdradekMember(controllers, one, more) for one in ids}
         self.nodes |= {one: KafkaMember(controllers, one, more) for one in kafka_ids}
         self._stack = ExitStack()
@@ -115,6 +116,11 @@ class Cluster(TransactionBroker):
     def direct(self) -> str:
         """The same."""
         return self.bootstrap
+
+    @property
+    def fenced_as_dead(self) -> int:
+        """How often a controller of ours has fenced a node since its process has died; Kafka's never do."""
+        return self._controllers.log.count("is dead and is fenced")
 
     # Who is who
 

@@ -66,6 +66,7 @@ def a_round(cluster: Cluster, seed: int, kills: int) -> str:
         leaves_open=True,
     )
     nemesis = Kills(cluster, str(seed), clients.partitions, clients.workers)
+    fenced_before = cluster.fenced_as_dead
     try:
         with clients as workload:
             wait_until(
@@ -81,6 +82,7 @@ def a_round(cluster: Cluster, seed: int, kills: int) -> str:
             history = workload.finish()
         assert not check(history), verdict(history)
         cluster.wait_until_logs_are_equal()
+        assert cluster.fenced_as_dead - fenced_before <= nemesis.kills, "a node was fenced that lived"
     except BaseException as error:
         error.add_note(f"ODRADEK_HISTORY_SEED={seed}, {nemesis}:\n" + "\n".join(nemesis.told))
         for node_id, node in cluster.nodes.items():

@@ -97,6 +97,20 @@ class ReadyWorkers:
 
 
 @dataclass(slots=True)
+class Pauses:
+    """How long a worker that has ended is not forked again: not at all, and longer each time that it has not
+    lived for `LIVED_S`."""
+
+    _next_s: float = 0.0
+
+    def after(self, lived_s: float) -> float:
+        """Seconds from the end of a process that has lived for so many."""
+        pause_s = 0.0 if lived_s >= LIVED_S else self._next_s
+        self._next_s = min(max(pause_s * 2, FIRST_PAUSE_S), PAUSE_S_MAX)
+        return pause_s
+
+
+@dataclass(slots=True)
 class _Worker:
     """One worker, through all of its processes."""
 
@@ -108,7 +122,7 @@ class _Worker:
     """The process stops when this end of the pipe closes."""
     is_ready: bool = False
     forked_s: float = 0.0
-    pause_s: float = 0.0
+    pauses: Pauses = field(default_factory=Pauses)
     due_s: float = 0.0
     """When it is to be forked, while no process runs."""
 
@@ -139,6 +153,7 @@ class _Stop:
     """Whether all has to end, and the sentence why, if it is for a failure at the start."""
 
     is_wanted: bool = False
+    has_begun: bool = False
     refusal: str = ""
 
 
@@ -273,11 +288,9 @@ class Supervisor:
         return [one.parts.config.node_id for one in self._workers if not one.is_ready]
 
     def _pause(self, worker: _Worker) -> None:
-        """Until it is forked again; none for one that has lived for a while."""
-        if time.monotonic() - worker.forked_s >= LIVED_S:
-            worker.pause_s = 0.0
-        worker.due_s = time.monotonic() + worker.pause_s
-        worker.pause_s = min(max(worker.pause_s * 2, FIRST_PAUSE_S), PAUSE_S_MAX)
+        """Until it is forked again."""
+        now_s = time.monotonic()
+        worker.due_s = now_s + worker.pauses.after(now_s - worker.forked_s)
 
     def _reap(self) -> None:
         for worker in self._workers:
@@ -356,6 +369,9 @@ class Supervisor:
         if self._systemd is not None:
             self._systemd.stopping()
             self._systemd = None
+        if not self._stop.has_begun:
+            self._stop.has_begun = True
+            self._wake_all()
         first, *others = self._workers
         for worker in reversed(others):
             self._close_lifeline(worker)
@@ -363,6 +379,12 @@ class Supervisor:
         if not any(worker.pid for worker in others):
             self._close_lifeline(first)
             self._close_sockets([first])
+
+    def _wake_all(self) -> None:
+        """A worker that was paused (SIGSTOP) would never see that it has to stop."""
+        for worker in self._workers:
+            if worker.pid:
+                os.kill(worker.pid, signal.SIGCONT)
 
     def _close_sockets(self, workers: Sequence[_Worker]) -> None:
         """Clients are refused from now on. Workers may still connect to each other."""

@@ -57,7 +57,8 @@ class Image:
 
 
 class Controller:
-    """`world` hears of elections (`elected`) and of each change (`changed`), and has the time.
+    """`world` hears of elections (`elected`), of each change (`changed`), and of who is `fenced` for its
+    silence, and has the time.
 
     The brokers have been registered in former lives, which were shut down in order.
     """
@@ -65,6 +66,8 @@ class Controller:
     def __init__(self, world, assignment: dict[tuple[str, int], list[int]], **settings) -> None:
         self.world = world
         self.sessions = BrokerSessions(SESSION_MS)
+        self.heard_ms: dict[int, float] = {}
+        """When each broker was heard of last, in the life that is registered."""
         self.metadata = MetadataImage(NODE_ID, CLUSTER)
         self.partitions: dict[tuple[str, int], PartitionView] = {}
         self.image = Image(-1, {}, {})
@@ -168,6 +171,7 @@ class Controller:
                 raise
             return None
         self.append(decision.records)
+        self.heard_ms.pop(broker_id, None)
         return decision.response.broker_epoch
 
     def heartbeat(self, broker_id: int, epoch: int, offset: int, wants_shutdown: bool):
@@ -185,6 +189,7 @@ class Controller:
             if error.code is not ErrorCode.STALE_BROKER_EPOCH:
                 raise
             return None
+        self.heard_ms[broker_id] = self.world.now_ms
         self.append(found.records)
         if found.shutting_down is not None:
             self.sessions.begin_shutdown(found.shutting_down, self.version)
@@ -192,7 +197,11 @@ class Controller:
 
     def tick(self) -> None:
         """Sessions, and every time the elections that nothing else brings about."""
+        before = [one for one, broker in self.brokers.items() if not broker.is_fenced]
         self.append(fence_expired(self.view, self.defaults, self.sessions, self.world.now_ms))
+        for broker_id in before:
+            if self.brokers[broker_id].is_fenced:
+                self.world.fenced(broker_id, self.world.now_ms - self.heard_ms[broker_id])
         self.append(elect_unclean_leaders(self.view, self.defaults).records)
 
     # Partitions

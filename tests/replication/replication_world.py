@@ -8,8 +8,9 @@ they lead, their clocks jump, their disks are slow; brokers are fenced, shut dow
 move to other brokers. All by one seed; no real time passes.
 
 What is judged: `complaints` has every record that was committed and is not where it should be, offsets that
-have two records in one leader epoch, cuts below the high watermark without an unclean election, and what is
-not in order a while after the last trouble. A high watermark that is lower at a new leader is no complaint.
+have two records in one leader epoch, cuts below the high watermark without an unclean election, brokers that
+are fenced though the controller hears of them, and what is not in order a while after the last trouble. A
+high watermark that is lower at a new leader is no complaint.
 """
 
 import random
@@ -49,7 +50,7 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from tests.kit.simulation import Simulation
-from tests.replication.controller import Controller, topic_id_of
+from tests.replication.controller import SESSION_MS, Controller, topic_id_of
 from tests.replication.model_log import ModelLog, decode
 
 LAG_MS = 800
@@ -235,6 +236,12 @@ class World(Simulation):
             for batch in self.committed[key].values():
                 self.holds(node, key, batch, "in the ISR or ELR")
 
+    def fenced(self, broker_id: int, silent_ms: float) -> None:
+        """The controller takes a broker for gone. It may hear nothing of the controller itself."""
+        self.counts["fenced"] += 1
+        if silent_ms <= SESSION_MS:
+            self.complain(f"{broker_id} is fenced, and was heard of {silent_ms:.0f} ms ago")
+
     def elected(self, key, node_id: int, leader_epoch: int, unclean: bool, members) -> None:
         self.counts["unclean" if unclean else "elections"] += 1
         if unclean:
@@ -340,6 +347,9 @@ class World(Simulation):
         direction = choose.random()
         links = [(node.id, one) for one in chosen if direction < 0.7]
         links += [(one, node.id) for one in chosen if direction > 0.3]
+        if not 0.3 < direction < 0.7:
+            self.counts["one-way cuts"] += 1
+            self.counts["one-way cuts of the controller"] += CONTROLLER in chosen
         self.blocked.update(links)
         self.counts["cut links"] += 1
         self.at(choose.randrange(200, 2_500), self.blocked.difference_update, links)

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from odradek.coordinator.controller import brokers, in_sync
+from odradek.coordinator.controller.broker_sessions import BrokerSessions
 from odradek.coordinator.controller.partition_change import PartitionChangeBuilder
 from odradek.coordinator.replication import replica_fetcher, replica_state, transitions
 from odradek.coordinator.replication._led import LedReplica
@@ -57,8 +58,10 @@ def test_what_is_committed_stays_and_all_is_whole_after_the_last_trouble(seeds):
         "crashes",
         "cut links",
         "cuts",
+        "fenced",
         "FENCED_LEADER_EPOCH",
         "losses",
+        "one-way cuts of the controller",
         "pauses",
         "stops in order",
         "unclean",
@@ -66,6 +69,7 @@ def test_what_is_committed_stays_and_all_is_whole_after_the_last_trouble(seeds):
     ):
         assert happened[what], what
     assert happened["acknowledged"] > 40 * len(seeds)
+    assert happened["one-way cuts"] > len(seeds)
 
 
 @pytest.mark.parametrize(
@@ -507,6 +511,20 @@ def takes_anyone_into_the_isr(patch):
     patch(in_sync, "_is_eligible", lambda *arguments: True)
 
 
+def takes_who_lags_for_dead(patch):
+    """A heartbeat counts if its sender has what another broker has: so a cut in one direction gets it fenced,
+    though it is heard of."""
+    contact = BrokerSessions.contact
+
+    def counts(self, broker, now_ms):
+        session = original(self, "_of")(broker)
+        newest = max((one.metadata_offset for one in original(self, "_sessions").values()), default=-1)
+        if session is None or session.metadata_offset >= newest:
+            contact(self, broker, now_ms)
+
+    patch(BrokerSessions, "contact", counts)
+
+
 def keeps_the_others_eligible_beside_a_leader_that_commits_alone(patch):
     build = PartitionChangeBuilder.build
 
@@ -555,6 +573,7 @@ FOUND_BY = {
     forgets_changes_that_were_not_answered: 0,
     acknowledges_at_once: 0,
     believes_in_who_was_shut_down_uncleanly: 7,
+    takes_who_lags_for_dead: 0,
     keeps_the_others_eligible_beside_a_leader_that_commits_alone: 184,
 }
 """A seed that finds the bug. When worlds have changed, another one does.

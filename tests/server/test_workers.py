@@ -1,18 +1,22 @@
 """A broker with workers, as processes: clients of librdkafka at all of them, and bad days."""
 
 import contextlib
+import datetime
 import os
+import pathlib
 import re
 import resource
 import signal
 import socket
 import stat
+import time
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.embedding.free_port import free_port
+from odradek.server.workers.supervisor import FIRST_PAUSE_S, LIVED_S, PAUSE_S_MAX, Pauses
 from tests.server.scrape import scraped, until
 from tests.server.workers import Workers
 
@@ -352,6 +356,62 @@ def test_sigterm_while_the_controller_is_away_ends_all(start):
     assert workers.end() == 0
     assert not workers.left()
     assert workers.said().count("stopped cleanly") >= 2
+
+
+def state_of(pid):
+    """Its letter: "T" is stopped by a signal."""
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def forked_at(said, index):
+    """When each process of a worker was forked, by the log."""
+    found = re.findall(rf"^(\S+ \S+),(\d+) \w+ worker {index} \S+ \S+ runs as process", said, re.MULTILINE)
+    return [datetime.datetime.fromisoformat(second).timestamp() + int(ms) / 1000 for second, ms in found]
+
+
+@pytest.mark.parametrize("index", [1, 0], ids=["a_worker", "the_controller"])
+def test_sigterm_while_a_worker_is_paused_ends_all_in_order(start, index):
+    workers = start(2)
+    paused = workers.pids[index]
+    os.kill(paused, signal.SIGSTOP)
+    try:
+        until(lambda: state_of(paused), lambda state: state == "T")
+        assert workers.end() == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(paused, signal.SIGCONT)
+    assert not workers.left()
+    assert workers.said().count("stopped cleanly") == 3
+
+
+def test_a_worker_that_dies_again_and_again_is_forked_later_each_time():
+    pauses = Pauses()
+    assert [pauses.after(0.05) for _ in range(9)] == pytest.approx(
+        [0, FIRST_PAUSE_S, 0.2, 0.4, 0.8, 1.6, 3.2, PAUSE_S_MAX, PAUSE_S_MAX]
+    )
+    assert pauses.after(LIVED_S) == 0
+    assert pauses.after(LIVED_S - 0.01) == FIRST_PAUSE_S
+
+
+def test_the_others_serve_while_a_worker_dies_again_and_again_and_it_is_back(start):
+    workers = start(3, "--set", "min.insync.replicas=1")
+    make_topic(workers.bootstrap_servers, "t", replicas=3)
+    killed_at = []
+    for number in range(4):
+        killed_at.append(time.time())
+        dead = workers.kill(2)
+        until(lambda: workers.pids[2], lambda pid, dead=dead: pid != dead)
+        produce(workers.addresses[0], "t", numbered(6 * number, 6), acks="all")
+    forked = forked_at(workers.said(), 2)
+    pauses = Pauses()
+    for begun, killed, again in zip(forked, killed_at, forked[1:], strict=False):
+        # The log has whole milliseconds.
+        assert again - killed > pauses.after(killed - begun) - 0.01
+    assert len(forked) == 5
+    newest = workers.pids[2]
+    until(lambda: workers.serving()[2], lambda pids: newest in pids)
+    assert consume(workers.addresses[2], "t", 24) == numbered(0, 24)
+    assert workers.end() == 0
 
 
 def test_the_end_of_whoever_has_started_the_broker_ends_all(tmp_path):

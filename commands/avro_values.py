@@ -183,7 +183,7 @@ class _Parser:
         if isinstance(found, list):
             return _union([self.type(one, namespace, depth + 1) for one in found])
         if not isinstance(found, dict) or "type" not in found:
-            raise NotAvro(f"the schema has {str(found)[:60]!r}, which is no type")
+            raise NotAvro(f"the schema has {str(found)[:60]!r}, which is not a type")
         kind = found["type"]
         if kind in ("record", "error"):
             return self._record(found, namespace, depth)

@@ -186,7 +186,7 @@ def _property(text: str) -> tuple[str, str]:
     if name in SECRETS:
         instead = f"'odradek config set-password PROFILE{'' if name == PASSWORD else f' --name {name}'}'"
         raise ClientError(
-            f"{name} would show the secret to all who see the processes of this machine: use "
+            f"{name} would show the secret to everybody who can list the processes of this machine: use "
             f"{'ssl.key.location, which names a file' if name in _KEYS else instead}"
         )
     return name, value

@@ -41,7 +41,7 @@ examples:
   odradek produce orders --rate 100 < /usr/share/dict/words
 
 keys of --json: topic (if none is named here), partition, timestamp (ms), key, value, headers (a
-list of {"key": ..., "value": ...}); key_base64 and value_base64 for what is no text. offset and
+list of {"key": ..., "value": ...}); key_base64 and value_base64 for what is not text. offset and
 timestamp_type are not used.
 
 exit status: 0 when all is written, 1 when something could not be (with --transaction: nothing

@@ -308,7 +308,7 @@ class _Parser:
         try:
             number = int(text, 8 if re.fullmatch("0[0-7]+", text) else 0)
         except ValueError:
-            raise NotProto(f"{text[:40]!r} is no number of a field") from None
+            raise NotProto(f"{text[:40]!r} is not the number of a field") from None
         if not 0 < number <= _NUMBER_MAX:
             raise NotProto(f"no field has the number {number}")
         return number
@@ -329,7 +329,7 @@ class _Parser:
                 try:
                     number = sign * int(text, 8 if re.fullmatch("0[0-7]+", text) else 0)
                 except ValueError:
-                    raise NotProto(f"{text[:40]!r} is no number of an enum") from None
+                    raise NotProto(f"{text[:40]!r} is not the number of an enum") from None
                 made.names.setdefault(number, word)
                 self._pass_brackets()
                 self._take(";")

@@ -213,7 +213,7 @@ class Registry:
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise self._pause("answers with what is no JSON object")
+            raise self._pause("does not answer with a JSON object")
         return found
 
     def _pause(self, why: str) -> "_Away":
@@ -341,7 +341,7 @@ class Folder:
         """ClientError for what is no folder."""
         self._path = pathlib.Path(path)
         if not self._path.is_dir():
-            raise ClientError(f"--schemas {path} is no folder")
+            raise ClientError(f"--schemas {path} is not a folder")
         self._kept: dict[pathlib.Path, tuple[float, list[_Schema]]] = {}
 
     def find(self, topic: str, part: str) -> tuple[str, list[_Schema]] | None:

@@ -42,7 +42,7 @@ def refuse_bounds(config: BrokerConfig, count: int) -> None:
     last_id = config.node_id + count - 1
     if last_id > NODE_ID_MAX:
         raise ConfigError(
-            f"node.id={config.node_id} and {WORKERS}={count} are too much: {last_id} is no id of a node."
+            f"node.id={config.node_id} and {WORKERS}={count} are too much: no node can have the id {last_id}."
         )
     known: dict[int, str] = {}
     ports = [(listener.name, listener.port) for listener in config.listeners if listener.port]

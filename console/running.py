@@ -34,7 +34,7 @@ def bound(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = found[0]
         listening = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
-        raise ClientError(f"{host} is no address of this machine: {_reason(error)}") from None
+        raise ClientError(f"{host} is not an address of this machine: {_reason(error)}") from None
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
@@ -50,7 +50,7 @@ def handed_over(number: int) -> socket.socket:
     try:
         return socket.socket(fileno=number)
     except OSError as error:
-        raise ClientError(f"the file descriptor {number} is no socket: {reason_of(error)}") from None
+        raise ClientError(f"the file descriptor {number} is not a socket: {reason_of(error)}") from None
 
 
 @dataclass(frozen=True, slots=True)

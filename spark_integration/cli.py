@@ -499,7 +499,7 @@ examples:
         parser.add_argument(
             "--allow-lag",
             action="store_true",
-            help="records after the table's last rows are no difference",
+            help="records after the table's last rows do not count as differences",
         )
 
     def check(self, options: argparse.Namespace) -> None:

@@ -183,6 +183,28 @@ def test_a_name_with_an_answer_in_it_would_be_found() -> None:
     assert list(nouns_in_code(code)) == ["_answer_ms", "WorkAnswer", "ANSWERS_MAX", "answering"]
 
 
+IS_NO = re.compile(r"(?<!here )\b(?:is|are) no (?!longer\b|more\b|such\b)\w+")
+"""English of dictionaries in a sentence for users, who read "is not a directory" at once."""
+
+
+def test_no_sentence_for_users_says_that_something_is_no_thing() -> None:
+    places = [
+        f"{path.relative_to(CHECKOUT)}: {match[0]}"
+        for folder in PRODUCT
+        for path in sorted((CHECKOUT / folder).rglob("*.py"))
+        if " no " in source(path)
+        for match in TEXT.finditer(source(path))
+        if not match["said"] and IS_NO.search(match[0])
+    ]
+    assert places == [], "write 'is not a ...' or 'cannot be ...'"
+
+
+def test_a_thing_that_is_no_thing_would_be_found() -> None:
+    assert IS_NO.search("nosuch is no directory")
+    assert IS_NO.search("these are no offsets")
+    assert not IS_NO.search("There is no topic; it is no longer there")
+
+
 def _defined(node: ast.AST) -> Iterator[str]:
     yield from _name_defined_by(node)
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):

@@ -258,7 +258,7 @@ def _decompress_lz4(data: Buffer, limit_bytes: int) -> bytes:
     import lz4.frame
 
     if len(data) < 7 or bytes(data[:4]) != _LZ4_MAGIC:
-        raise _corrupt("lz4", "it is no frame")
+        raise _corrupt("lz4", "it is not a frame")
     if not data[4] & _LZ4_INDEPENDENT_BLOCKS:
         raise _corrupt("lz4", "its blocks depend on each other, which Java's consumers cannot read")
     decompressor = lz4.frame.LZ4FrameDecompressor()

@@ -93,7 +93,7 @@ def _fields(certificate: bytes) -> list[_Item]:
 
 def _relative_text(part: _Item) -> str:
     if part.tag != _SET:
-        raise DamagedCertificate("a part of a name is no set")
+        raise DamagedCertificate("a part of a name is not a set")
     return "+".join(_attribute_text(attribute) for attribute in _items(part.content))
 
 

@@ -88,7 +88,7 @@ def iter_messages(buffer: Buffer) -> Iterator[LegacyMessage]:
 def _read_message(view: memoryview, position: int) -> tuple[LegacyMessage, int]:
     left = len(view) - position
     if left <= MAGIC_POSITION:
-        raise _corrupt(f"{left} bytes are no message")
+        raise _corrupt(f"{left} bytes are not a message")
     offset, size_bytes = _OFFSET_AND_SIZE.unpack_from(view, position)
     magic = view[position + MAGIC_POSITION]
     if magic > MAGIC_V2:

@@ -94,7 +94,7 @@ def prefix_layout(request: type[Message], version: int, until: tuple[str, ...]) 
         rest = Rest.ITEMS
         item_steps = _item_steps(field.type.item, version, is_flexible)
     else:
-        raise ValueError(f"{request.__name__}.{name} is no rest that can be read without decoding")
+        raise ValueError(f"{request.__name__}.{name} is not a rest that can be read without decoding")
     tags_after = len(until) if is_flexible else 0
     return PrefixLayout(_encoded(steps), rest, is_flexible, _encoded(item_steps), tags_after)
 
@@ -129,7 +129,7 @@ def _walk(
 def _step(field: FieldSpec, version: int, is_flexible: bool) -> tuple[Step, int]:
     wire_type = field.type
     if not isinstance(wire_type, Primitive) or wire_type in (BYTES, RECORDS):
-        raise ValueError(f"{field.name} is no number and no text")
+        raise ValueError(f"{field.name} is neither a number nor a text")
     if wire_type is not STRING:
         return Step.FIXED, wire_type.size_min
     is_nullable = field.null_allowed_in(version)
@@ -147,7 +147,7 @@ def _item_steps(struct: type[Struct], version: int, is_flexible: bool) -> list[t
         elif field.type is STRING:
             steps.append(_step(field, version, is_flexible))
         else:
-            raise ValueError(f"{field.name} is no int32, no int64 and no text")
+            raise ValueError(f"{field.name} is neither an int32, an int64 nor a text")
     if is_flexible:
         steps.append((Step.NO_TAGS, 0))
     return steps

@@ -186,7 +186,9 @@ class LeaderState:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
         if replica_id not in self.followers:
             code = ErrorCode.UNKNOWN_LEADER_EPOCH if leader_epoch >= 0 else ErrorCode.NOT_LEADER_OR_FOLLOWER
-            raise KafkaError(code, f"{replica_id} is no replica of {self.key} in epoch {self.leader_epoch}.")
+            raise KafkaError(
+                code, f"{replica_id} does not replicate {self.key} in epoch {self.leader_epoch}."
+            )
 
     def read_for_follower(
         self, replica_id: int, leader_epoch: int, fetch_offset: int, last_fetched_epoch: int

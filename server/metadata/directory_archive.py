@@ -60,7 +60,7 @@ class CannotBackUp(Exception):
 
 
 class CannotUnpack(Exception):
-    """The file is no archive of a data directory; the text is one sentence for the user."""
+    """The file is not an archive of a data directory; the text is one sentence for the user."""
 
 
 @dataclass(slots=True)
@@ -117,9 +117,9 @@ def unpack(path: str, directory: str) -> None:
             for entry in tar:
                 _unpack_one(tar, entry, directory)
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise CannotUnpack(f"{path} is no archive of a data directory: {error}.") from None
+        raise CannotUnpack(f"{path} is not an archive of a data directory: {error}.") from None
     if not os.path.isfile(f"{directory}/{META}"):
-        raise CannotUnpack(f"{path} is no archive of a data directory: it has no {META}.")
+        raise CannotUnpack(f"{path} is not an archive of a data directory: it has no {META}.")
 
 
 def _unpack_one(tar: tarfile.TarFile, entry: tarfile.TarInfo, directory: str) -> None:
@@ -128,7 +128,7 @@ def _unpack_one(tar: tarfile.TarFile, entry: tarfile.TarInfo, directory: str) ->
         return
     content = tar.extractfile(entry) if entry.isfile() else None
     if content is None or "/" in folder or {folder, name} & {"..", "."} or not name:
-        raise CannotUnpack(f"{tar.name!r} is no archive of a data directory: it has {entry.name!r}.")
+        raise CannotUnpack(f"{tar.name!r} is not an archive of a data directory: it has {entry.name!r}.")
     os.makedirs(f"{directory}/{folder}", exist_ok=True)
     with content, open(f"{directory}/{folder}/{name}", "xb") as out:
         shutil.copyfileobj(content, out, _COPIED_BYTES)

@@ -278,7 +278,7 @@ def error_named(name: str | None) -> ErrorCode | None:
         close = ", ".join(_similar(name.upper(), ErrorCode.__members__))
         raise TestKitError(f"there is no error {name!r}" + (f"; did you mean {close}?" if close else ""))
     if found is ErrorCode.NONE:
-        raise TestKitError("NONE is no error")
+        raise TestKitError("NONE is not an error")
     return found
 
 

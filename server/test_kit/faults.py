@@ -182,7 +182,7 @@ class Faults:
             path = str(os.path.realpath(given["directory"]))
             if path not in known:
                 raise TestKitError(
-                    f"{given['directory']!r} is no data directory of this broker; there are "
+                    f"{given['directory']!r} is not a data directory of this broker; there are "
                     f"{', '.join(known.values())}"
                 )
             return path

@@ -59,7 +59,7 @@ class HttpApi:
             try:
                 given = json.loads(request.body or b"{}")
             except ValueError as error:
-                return _refusal(400, f"the body is no JSON: {error}")
+                return _refusal(400, f"the body is not JSON: {error}")
             if not isinstance(given, dict):
                 return _refusal(400, "the body has to be a JSON object: the arguments by their names")
             arguments = {**given, **arguments}

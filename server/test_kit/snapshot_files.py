@@ -140,7 +140,7 @@ def lay_out(source: str, target: str) -> None:
 def lay_out_stopped(source: str, target: str) -> None:
     """The same of a data directory, which is locked meanwhile. BlockingIOError: a broker serves it."""
     if not os.path.isfile(f"{source}/{META}"):
-        raise FileNotFoundError(errno.ENOENT, f"it is no data directory, since it has no {META}", source)
+        raise FileNotFoundError(errno.ENOENT, f"it is not a data directory, since it has no {META}", source)
     lock = OsDisk().lock(f"{source}/{LOCK}")
     try:
         lay_out(source, target)

@@ -143,7 +143,7 @@ class Admin:
             arguments = json.loads(request.body)
             person = Person(_text(arguments, "principal"), _text(arguments, "host"))
             if not person.principal.startswith("User:"):
-                raise ValueError("the principal is no user")
+                raise ValueError("the principal is not a user")
         except (ValueError, TypeError, KeyError) as error:
             return _error(400, f"the request is wrong: {error}")
         if not self._server.is_serving:
@@ -255,7 +255,7 @@ class Admin:
     async def _tell_segments(self, person: Person, arguments: dict[str, Any]) -> dict[str, Any]:
         topic, partition = _text(arguments, "topic"), arguments["partition"]
         if type(partition) is not int:
-            raise ValueError("the partition is no number")
+            raise ValueError("the partition is not a number")
         self._check_topic(person, topic)
         store = self._server.store
         try:
@@ -273,7 +273,7 @@ class Admin:
 def _text(arguments: dict[str, Any], name: str) -> str:
     value = arguments[name]
     if not isinstance(value, str):
-        raise TypeError(f"{name} is no text")
+        raise TypeError(f"{name} is not a text")
     return value
 
 

@@ -136,8 +136,8 @@ def test_a_content_that_does_not_fit_is_hex_with_a_sentence(server):
         (500, None, "answers with the status 500"),
         (302, None, "answers with the status 302"),
         (401, None, "refuses its user"),
-        (None, b"<html>", "no JSON object"),
-        (None, b"[" * 100_000, "no JSON object"),
+        (None, b"<html>", "not answer with a JSON object"),
+        (None, b"[" * 100_000, "not answer with a JSON object"),
         (None, b'"' + b"x" * (SCHEMA_BYTES_MAX + 10) + b'"', "larger than"),
     ],
 )
@@ -237,7 +237,7 @@ def test_no_topic_and_no_import_leads_out_of_the_folder(tmp_path):
         assert schemas.of_topic(topic, "value", X7) is None
     with pytest.raises(NoSchema, match="not declared"):
         schemas.of_topic("t", "value", A7)
-    with pytest.raises(ClientError, match="no folder"):
+    with pytest.raises(ClientError, match="not a folder"):
         Folder(str(tmp_path / "nothing"))
 
 

@@ -113,7 +113,7 @@ def test_other_roles_are_refused_at_once(keywords, sentence):
 @pytest.mark.parametrize(
     ("count", "keywords", "sentence"),
     [
-        (3, {"node.id": 2**31 - 2}, "2147483648 is no id of a node"),
+        (3, {"node.id": 2**31 - 2}, "no node can have the id 2147483648"),
         (3, {"listeners": "PLAINTEXT://localhost:65534"}, "choose one of 65533 or less"),
         (
             2,

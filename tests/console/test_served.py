@@ -194,8 +194,8 @@ def test_it_serves_https_with_a_certificate(broker, tmp_path):
     [
         (("--listen", "0.0.0.0:0"), "can be reached from other machines"),
         (("--listen", "127.0.0.1:x"), "the port of --listen"),
-        (("--listen", "no.such.host.invalid:0", "--anonymous"), "is no address of this machine"),
-        (("--fd", "99"), "is no socket"),
+        (("--listen", "no.such.host.invalid:0", "--anonymous"), "is not an address of this machine"),
+        (("--fd", "99"), "is not a socket"),
         (("--tls-key", "key.pem"), "belong together"),
         (("-X", "security.protocol=SASL_PLAINTEXT"), "sasl.mechanism has to be one of PLAIN"),
         (

@@ -372,7 +372,7 @@ def test_the_socket_decides_whatever_the_console_shows(secured, operation):
         with pytest.raises(Forbidden):
             ask_brokers(sockets, operation, principal=user, host="10.0.0.9", **arguments)
     for principal in ("Worker:odradek", "", "ann"):
-        with pytest.raises(ClientError, match="the principal is no user"):
+        with pytest.raises(ClientError, match="the principal is not a user"):
             ask_brokers(sockets, operation, principal=principal, host="10.0.0.9", **arguments)
 
 

@@ -384,7 +384,7 @@ def test_each_api_that_only_reads_is_one_that_is_served():
         ({"api": "Produces", "error": "NOT_COORDINATOR"}, "there is no API 'Produces'"),
         ({"api": "Heartbeat", "topic": "orders", "error": "NOT_COORDINATOR"}, "Heartbeat names no topic"),
         ({"api": "Produce", "error": "NOT_LEADER"}, "there is no error 'NOT_LEADER'"),
-        ({"api": "Produce", "error": "NONE"}, "NONE is no error"),
+        ({"api": "Produce", "error": "NONE"}, "NONE is not an error"),
         ({"api": "Produce"}, "a fault does something"),
         ({"api": "Produce", "error": "NOT_COORDINATOR", "lose_response": True}, "a fault does one thing"),
         ({"api": "Produce", "version": 99, "delay_ms": 1}, "Produce is served in the versions 0 to 13"),

@@ -550,9 +550,9 @@ def test_what_is_no_source_is_refused_in_a_sentence(tmp_path):
     (tmp_path / "text").write_text("no archive")
     (tmp_path / "empty").mkdir()
     with odradek.Broker(data_dir=tmp_path / "data") as broker, odradek.Broker() as other:
-        with pytest.raises(TestKitError, match="text is no archive of a data directory"):
+        with pytest.raises(TestKitError, match="text is not an archive of a data directory"):
             broker.restore(tmp_path / "text")
-        with pytest.raises(TestKitError, match="empty: it is no data directory"):
+        with pytest.raises(TestKitError, match="empty: it is not a data directory"):
             broker.restore(tmp_path / "empty")
         with pytest.raises(TestKitError, match="No such file"):
             broker.restore(tmp_path / "missing")

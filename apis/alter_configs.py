@@ -116,7 +116,8 @@ class Altering:
                 if resource.resource_type == BROKER_LOGGER:
                     self.change_log_levels(resource, validate_only=request.validate_only)
                     continue
-                changes[number] = self.change_of(resource)
+                is_direct = self._is_controller and not context.is_forwarded
+                changes[number] = self.change_of(resource, is_direct=is_direct)
             except KafkaError as error:
                 refusals[number] = error
         try:
@@ -144,11 +145,12 @@ class Altering:
         if code is not None:
             raise KafkaError(code)
 
-    def change_of(self, resource: Resource) -> ConfigChange:
-        """The wanted change of a resource. Refuses with KafkaError(INVALID_REQUEST) what makes no sense."""
+    def change_of(self, resource: Resource, *, is_direct: bool = False) -> ConfigChange:
+        """The wanted change of a resource; `is_direct` as in `ConfigChange`. Refuses with
+        KafkaError(INVALID_REQUEST) what makes no sense."""
         self._check_settings(resource.configs)
         names = [config.name for config in resource.configs]
-        return ConfigChange(self._owner(resource), self._change(resource), names=names)
+        return ConfigChange(self._owner(resource), self._change(resource), names, is_direct)
 
     def _check_settings(self, configs: Sequence[AlterableConfig]) -> None:
         names = Counter(config.name for config in configs)

@@ -83,6 +83,8 @@ class RequestContext:
     """The needed resources that the client's principal is not allowed."""
     authorizer: Authorizer = ALLOW_ALL
     """For resources that the request does not name."""
+    is_forwarded: bool = False
+    """Whether a broker has brought the request to this controller, in an Envelope."""
 
     def refuses(self, operation: Operation, resource_type: ResourceType, name: Any) -> bool:
         """Whether the client may not do this. Only for names that the API's needs take from the request;

@@ -91,6 +91,7 @@ class Envelope:
             context.now_ms,
             refused,
             self._parts.authorizer,
+            is_forwarded=True,
         )
         handle = served.handle_refused if refused else served.handle
         response = handle(request, inner_context)

@@ -5,6 +5,7 @@ The `Controller` uses them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -18,6 +19,7 @@ PRODUCER_ID_BLOCK_SIZE = 1000
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
 NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+_COMMA = re.compile(r"\s*,\s*")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +70,8 @@ class ConfigChange:
     """Takes the present overrides, returns the new ones; may refuse."""
     names: Collection[str] = ()
     """The settings that are named, also those that stay as they are."""
+    is_direct: bool = False
+    """Whether a client has asked a controller, and no broker has checked the values."""
 
 
 ConfigCheck = Callable[[str, Mapping[str, str]], None]
@@ -98,6 +102,19 @@ def check_cordons_are_known(features: Mapping[str, int]) -> None:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"{CORDONED_LOG_DIRS} needs {METADATA_VERSION} {CORDONS_SINCE} or later.",
+        )
+
+
+def check_cordons_are_fewer(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """For a change that no broker has seen: a controller does not know the directories, so what it was told
+    before counts. Kafka's words."""
+    if not (wanted := after.get(CORDONED_LOG_DIRS, "").strip()):
+        return
+    if not set(_COMMA.split(wanted)) <= set(_COMMA.split(before.get(CORDONED_LOG_DIRS, "").strip())):
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"When updating {CORDONED_LOG_DIRS} via controllers, the new value must be a subset of the "
+            "current configuration value.",
         )
 
 

@@ -25,6 +25,7 @@ from odradek.coordinator.cluster.changes import (
     TopicDefaults,
     TopicResult,
     accept_configs,
+    check_cordons_are_fewer,
     check_cordons_are_known,
     check_min_insync_replicas,
     free,
@@ -326,6 +327,8 @@ class Decisions(ABC):
                 check_min_insync_replicas(change, before, after)
             if CORDONED_LOG_DIRS in change.names:
                 check_cordons_are_known(draft.features)
+                if change.is_direct:
+                    check_cordons_are_fewer(before, after)
             if owner is not None:
                 self.check_node(owner)
             draft.configure_broker(owner, before, after, change.names)

@@ -12,6 +12,7 @@ import pytest
 
 from odradek.apis.table import CONTROLLER_MODULES, declared
 from odradek.config.broker_config import BrokerConfig
+from odradek.config.changes import SET
 from odradek.coordinator.cluster.features import FEATURES
 from odradek.coordinator.cluster.metadata_image import MetadataImage
 from odradek.coordinator.controller.bootstrap import first_records
@@ -33,6 +34,11 @@ from odradek.wire.messages.describe_quorum import DescribeQuorumRequest, Partiti
 from odradek.wire.messages.envelope import DefaultPrincipalData, EnvelopeRequest, encode_principal
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from odradek.wire.messages.heartbeat import HeartbeatRequest
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from odradek.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from odradek.wire.messages.metadata_records import records_of_batch
 from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest
@@ -44,6 +50,8 @@ from tests.server.metadata_logs import PATH, new_disk
 from tests.wire.message_samples import Samples
 
 CONTROLLER, BROKER = 100, 1
+OF_BROKER = 4
+"""Type of a resource."""
 EPOCH = 1
 CLUSTER = "controllers-of-a-test"
 METADATA_ID = bytes(15) + b"\1"
@@ -478,6 +486,39 @@ def test_an_envelope_is_opened_carried_out_and_answered():
         assert "from-afar" in running.view.topics
         listed = await client.ask(envelope(ListPartitionReassignmentsRequest(topics=None), 0), 0)
         assert read_response(listed.response_data, ListPartitionReassignmentsRequest, 0)[1].topics == []
+
+    run(story)
+
+
+def cordoning(directories: str) -> IncrementalAlterConfigsRequest:
+    setting = AlterableConfig(name="cordoned.log.dirs", config_operation=SET, value=directories)
+    resource = AlterConfigsResource(resource_type=OF_BROKER, resource_name=str(BROKER), configs=[setting])
+    return IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+
+
+def test_who_asks_a_controller_itself_only_takes_cordons_away():
+    """A broker, which knows its directories, has not seen the change. Kafka's rule."""
+    steps = [
+        ("/a,/b", "direct", ErrorCode.INVALID_CONFIG),
+        ("/a, /b", "by a broker", ErrorCode.NONE),
+        ("/b,/c", "direct", ErrorCode.INVALID_CONFIG),
+        ("/b", "direct", ErrorCode.NONE),
+        ("/a", "direct", ErrorCode.INVALID_CONFIG),
+        ("", "direct", ErrorCode.NONE),
+    ]
+
+    async def story(running):
+        client = await running.client()
+        await registered(client)
+        for directories, how, code in steps:
+            request = cordoning(directories)
+            if how == "direct":
+                response = await client.ask(request, 1)
+            else:
+                wrapped = await client.ask(envelope(request, 1), 0)
+                _, response = read_response(wrapped.response_data, IncrementalAlterConfigsRequest, 1)
+            assert (directories, response.responses[0].error_code) == (directories, code)
+        assert running.view.broker_configs[BROKER] == {"cordoned.log.dirs": ""}
 
     run(story)
 

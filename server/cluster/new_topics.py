@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
+    from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster.topics import NewTopic
     from odradek.coordinator.cluster.view import ClusterView
     from odradek.wire.schema import Message
@@ -50,6 +51,11 @@ class NewTopicResult:
     def __init__(self, name: str, error: KafkaError | None) -> None:
         self.name = name
         self.error = error
+
+
+def given_number(config: BrokerConfig, name: str) -> int:
+    """The value of an option that was set at the start; -1 for one that was not."""
+    return int(config.values[name]) if name in config.layers.start else -1
 
 
 class _AwaitedTopics:
@@ -78,7 +84,7 @@ class NewTopics:
         partition_count: int,
         replication_factor: int,
     ) -> None:
-        """Both numbers are this node's defaults, as in Kafka; the controllers have defaults of their own."""
+        """Both numbers are what this node was given, as in Kafka; -1: the default of the controllers."""
         self._ask = ask
         self._defaults = (partition_count, replication_factor)
         self._current_view = current_view

@@ -144,6 +144,9 @@ def run(options: argparse.Namespace) -> int:
         with _producer(cluster, options) as producer:
             # Who types the records sees them.
             is_shown = not (options.quiet or source.isatty())
+            if source.isatty() and not options.quiet:
+                each = "each line is a record; " if lines.delimiter == b"\n" else ""
+                print(f"odradek: {each}Ctrl-D ends", file=sys.stderr)
             progress = Progress("produce", terminal() if is_shown else None)
             writer = _Writer(producer, targets, options, progress.update)
             try:

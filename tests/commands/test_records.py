@@ -18,6 +18,7 @@ from tests.client.topics import Transactions, create_topic, delete_records, prod
 from tests.commands.test_record_json import CONTENTS, HEADERS
 from tests.kit import compressed_forms
 from tests.kit.collecting import collected
+from tests.kit.terminal import Terminal as PersonsTerminal
 
 NUMBERS = itertools.count()
 
@@ -213,6 +214,14 @@ class Terminal(io.StringIO):
         self.seek(0)
         self.truncate()
         return text
+
+
+def test_a_person_who_types_records_reads_how_that_ends(odradek_command, topic, broker):
+    with PersonsTerminal("produce", topic, "-b", broker.bootstrap_servers) as person:
+        person.read_until("odradek: each line is a record; Ctrl-D ends\n")
+        person.type("hello\n\x04")
+        assert person.ended()[1] == 0
+    assert odradek_command("consume", topic).out == "hello\n"
 
 
 def test_what_takes_long_shows_its_progress_on_a_terminal(typed, odradek_command, topic, monkeypatch):

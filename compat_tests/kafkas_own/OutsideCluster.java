@@ -41,6 +41,7 @@ import org.apache.kafka.common.test.api.ClusterConfig;
 import org.apache.kafka.common.test.api.Type;
 import org.apache.kafka.controller.Controller;
 import org.apache.kafka.coordinator.group.GroupCoordinator;
+import org.apache.kafka.metadata.BrokerState;
 import org.apache.kafka.metadata.LeaderAndIsr;
 import org.apache.kafka.metadata.MetadataCache;
 import org.apache.kafka.server.IntegrationTestUtils;
@@ -225,6 +226,8 @@ class OutsideCluster {
                             : otherwise(of, called, given));
                 case "isShutdown":
                     return stopped.contains(id);
+                case "brokerState":
+                    return stopped.contains(id) ? BrokerState.NOT_RUNNING : BrokerState.RUNNING;
                 case "shutdown":
                     return stop(id);
                 case "startup":
@@ -337,6 +340,11 @@ class OutsideCluster {
             @Override
             public Set<Map.Entry<Integer, ControllerServer>> entrySet() {
                 return Set.of();
+            }
+
+            @Override
+            public Set<Integer> keySet() {
+                return Set.of(CONTROLLER_ID);
             }
 
             @Override

@@ -21,7 +21,7 @@ COPIES_MAX = 3
 OF_COORDINATORS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
 
 CONTROLLER = 3000
-"""Id of the first controller in the settings of tests."""
+"""Id of the first controller, as tests expect."""
 NOT_SETTABLE = ("unstable.api.versions.enable", "unstable.feature.versions.enable")
 """Options that Odradek refuses. Nearly all tests that set them want only what is there anyway."""
 
@@ -109,7 +109,8 @@ def running(wishes: Mapping[str, str], *, is_odradek: bool, has_controller: bool
     kind = _OurControllers if is_odradek else Controllers
     with ExitStack() as stack:
         levels = {name: int(level) for name, level in features.items()}
-        controllers = kind({**settings, **_part(wishes, f":of.{CONTROLLER}.")}, features=levels)
+        of_controller = {**settings, "node.id": str(CONTROLLER), **_part(wishes, f":of.{CONTROLLER}.")}
+        controllers = kind(of_controller, features=levels)
         stack.enter_context(controllers)
         nodes = [
             _node(

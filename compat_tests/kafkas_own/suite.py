@@ -25,7 +25,14 @@ VERSION = reference.PREVIOUS
 """Kafka's release whose tests these are: those of 4.4.0 are not published."""
 MARK = b"org/apache/kafka/common/test/api/ClusterTe"
 """Begins the names of the annotations of tests that want a cluster."""
-ASK_CONTROLLERS = ("ApiVersionsRequestTest", "DescribeFeaturesTest", "StaticBrokerConfigTest")
+ASK_CONTROLLERS = (
+    "ApiVersionsRequestTest",
+    "BootstrapControllersIntegrationTest",
+    "DescribeFeaturesTest",
+    "DescribeQuorumRequestTest",
+    "StaticBrokerConfigTest",
+    "TransactionsWithMaxInFlightOneTest",
+)
 """Classes with tests that send requests to a controller."""
 TEST_SECONDS = 300
 """One of them waits two minutes itself."""

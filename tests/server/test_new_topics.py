@@ -9,7 +9,7 @@ from odradek.config.broker_config import BrokerConfig
 from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.cluster.view import ClusterView, TopicView
 from odradek.server.cluster import new_topics
-from odradek.server.cluster.new_topics import NewTopics, given_number
+from odradek.server.cluster.new_topics import NewTopics, given_numbers
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from odradek.wire.work import finish
@@ -121,6 +121,5 @@ def test_what_a_topic_does_not_say_is_this_nodes_default():
 
 
 def test_an_option_that_was_not_given_leaves_the_number_to_the_controllers():
-    config = BrokerConfig({"num.partitions": "5"})
-    assert given_number(config, "num.partitions") == 5
-    assert given_number(config, "default.replication.factor") == -1
+    assert given_numbers(BrokerConfig({"num.partitions": "5"})) == (5, -1)
+    assert given_numbers(BrokerConfig({"default.replication.factor": "3"})) == (-1, 3)

@@ -1,4 +1,4 @@
-"""What tests change of kafka-python, in one place: how soon its consumers look at the metadata again."""
+"""The setting of kafka-python that tests change, in one place: how soon consumers refresh the metadata."""
 
 import sys
 

@@ -193,15 +193,19 @@ class Client(RawClient):
         request = consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=[group])
         return {one.member_id for one in self.ask(request, 1).groups[0].members}
 
-    def commit(self, offset, joined=None, group="g", name="t"):
+    def commit(self, offset, joined=None, group="g", name="t", retention_ms=None):
+        """`retention_ms`: for how long, in place of `offsets.retention.minutes`."""
         partition = offset_commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         topic = offset_commit.OffsetCommitRequestTopic(name=name, partitions=[partition])
         request = offset_commit.OffsetCommitRequest(group_id=group, topics=[topic])
+        version = 7
+        if retention_ms is not None:
+            version, request.retention_time_ms = 4, retention_ms
         if joined is not None:
             request.generation_id_or_member_epoch = joined.generation_id
             request.member_id = joined.member_id
         response = self.until(
-            lambda: self.ask(request, 7), lambda response: response.topics[0].partitions[0].error_code
+            lambda: self.ask(request, version), lambda response: response.topics[0].partitions[0].error_code
         )
         assert response.topics[0].partitions[0].error_code == 0
 

@@ -24,6 +24,7 @@ OPTIONS = {
     "group.share.min.record.lock.duration.ms": 1_000,
     "group.share.record.lock.duration.ms": 1_000,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
+    "offsets.retention.check.interval.ms": 200,
     "log.initial.task.delay.ms": 100,
     "log.retention.check.interval.ms": 200,
     "producer.id.expiration.ms": 900,
@@ -33,6 +34,7 @@ OPTIONS = {
     "transactional.id.expiration.ms": 1_500,
     "transaction.remove.expired.transaction.cleanup.interval.ms": 200,
 }
+PASSED_MS = 4_000
 
 
 def act(client, broker):
@@ -40,17 +42,20 @@ def act(client, broker):
     now_ms = broker.clock.now_ms
     client.create(retention_ms=700, file_delete_delay_ms=500)
     client.create("open", retention_ms=600_000)
-    client.create("squeezed", cleanup_policy="compact", min_cleanable_dirty_ratio=0, delete_retention_ms=0)
+    client.create(
+        "squeezed", cleanup_policy="compact", min_cleanable_dirty_ratio=0, delete_retention_ms=1_500
+    )
     client.configure_group("s", **{"share.auto.offset.reset": "earliest"})
     client.produce((b"k", b"old"), timestamp_ms=now_ms)
     broker.roll("t")
     client.produce((b"k", b"kept"), timestamp_ms=now_ms + 600_000)
     client.produce((b"k", b"v"), name="open", producer_id=77, producer_epoch=0, base_sequence=0)
-    client.produce((b"a", b"1"), (b"b", b"1"), (b"a", b"2"), name="squeezed")
+    client.produce((b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", None), name="squeezed")
     broker.roll("squeezed")
     joined = client.join("classic", session_ms=400, rebalance_ms=500)
     client.sync(joined, "classic")
     client.commit(1, joined, "classic")
+    client.commit(1, group="brief", retention_ms=1_200)
     client.beat("consumer", "m")
     client.share_beat("s", "m")
     client.share_fetch_some()
@@ -61,9 +66,9 @@ def state_of(client):
     """Everything that people can ask a broker for."""
     described = client.described("classic")
     return {
-        "groups": {name: client.group_state(name) for name in ("classic", "consumer", "s")},
+        "groups": {name: client.group_state(name) for name in ("classic", "consumer", "s", "brief")},
         "members": (len(described.members), client.consumer_members("consumer"), client.share_members("s")),
-        "committed": client.committed("classic"),
+        "committed": (client.committed("classic"), client.committed("brief")),
         "transaction": client.transaction_state("tx"),
         "starts": {name: client.offset_at(-2, name) for name in ("t", "open", "squeezed")},
         "ends": {name: client.offset_at(-1, name) for name in ("t", "open", "squeezed")},
@@ -98,18 +103,27 @@ def test_a_broker_that_was_advanced_is_as_one_that_has_waited(brokers):
             act(client, broker)
         assert state_of(of_waits) == state_of(of_advances)
         assert state_of(of_advances)["transaction"] == "Ongoing"
-        advances.clock.advance(seconds=4)
+        assert state_of(of_advances)["committed"] == (1, 1)
+        advances.clock.advance(milliseconds=PASSED_MS)
         expected = state_of(of_advances)
-        assert expected["groups"] == {"classic": "Empty", "consumer": "Empty", "s": "Empty"}
+        assert expected["groups"] == {"classic": "Empty", "consumer": None, "s": "Empty", "brief": None}
+        assert expected["committed"] == (1, -1)
         assert expected["transaction"] is None
         assert (expected["starts"]["t"], expected["producers"]) == (1, [])
-        assert expected["squeezed"] == [(b"b", b"1"), (b"a", b"2")]
+        kept = [(b"b", b"1"), (b"a", b"2")]
+        assert expected["squeezed"] == [*kept, (b"c", None)]
         expected_files, expected_share = files(advances), of_advances.share_fetch(0, member_id="other")
+        began_ms = waits.clock.now_ms
         waits.clock.unfreeze()
         deadline = time.monotonic() + PATIENCE_S
         while state_of(of_waits) != expected or files(waits) != expected_files:
             assert time.monotonic() < deadline, (state_of(of_waits), expected, files(waits), expected_files)
         assert of_waits.share_fetch(0, member_id="other") == expected_share
+        while waits.clock.now_ms < began_ms + PASSED_MS:
+            assert time.monotonic() < deadline
+        for broker, client in ((waits, of_waits), (advances, of_advances)):
+            broker.compact("squeezed")  # behind the horizon of the tombstone
+            assert state_of(client) == {**expected, "squeezed": kept}
 
 
 # Quotas and tokens
@@ -133,7 +147,7 @@ def limit(broker):
 
 
 def waits_of(broker, number):
-    """How long the broker lets this client wait now, in ms, by quota. Each is asked several times, on a new
+    """Waits in ms that the broker tells this client now, by quota. Each is asked several times, on a new
     connection: a broker does not read from one that has to wait."""
 
     def produce(client, _):
@@ -158,7 +172,7 @@ def waits_of(broker, number):
 
 
 def wait_for_real(broker, milliseconds):
-    """Lets a frozen broker go on for so long or longer; how long, in ms of its clock."""
+    """Lets a frozen broker go on for so long or longer; returns how long, in ms of its clock."""
     before_ms = broker.clock.now_ms
     broker.clock.unfreeze()
     deadline = time.monotonic() + PATIENCE_S
@@ -203,7 +217,7 @@ TOKEN_OPTIONS = {
     "delegation.token.expiry.check.interval.ms": "200",
 }
 TOKENS_THAT_STAY = {"kept": 3_600, "kept for less": 1_800}
-"""For how many seconds they are good."""
+"""Seconds for which they are good."""
 
 
 def make_tokens(broker):
@@ -237,8 +251,8 @@ def is_served(client):
 
 
 def state_of_tokens(broker, made, clients):
-    """For each token: for how long after its issue it is good, or None; whether a login with it is, and
-    whether the connection from before is still served."""
+    """State of each token: seconds from its issue to its end, or None; whether it lets in, and whether the
+    connection from before is still served."""
     known = {one.token_id: one for one in logins.described(broker, "ann").tokens}
     state = {}
     for name, token in made.items():

@@ -24,6 +24,17 @@ logger = logging.getLogger("odradek.connections")
 DROP_INTERVAL_MS = 600_000
 
 
+def new_meters(config: BrokerConfig, now_ms: Callable[[], float]) -> QuotaMeters:
+    """Meters with the windows of the options; `now_ms` is a monotonic clock."""
+    from odradek.coordinator.security.client_meters import QuotaMeters, Windows
+
+    values = config.values
+    windows = Windows(values["quota.window.num"], values["quota.window.size.seconds"] * 1000)
+    window_s = values["controller.quota.window.size.seconds"]
+    of_controller = Windows(values["controller.quota.window.num"], window_s * 1000)
+    return QuotaMeters(now_ms, windows, of_controller)
+
+
 class QuotaFollower:
     """See the module. Handlers ask `quotas`, the pipeline and the acceptors ask `connections`."""
 
@@ -68,13 +79,7 @@ class QuotaFollower:
             self._stop_dropping()
 
     def _new_meters(self) -> QuotaMeters:
-        from odradek.coordinator.security.client_meters import QuotaMeters, Windows
-
-        values = self._config.values
-        windows = Windows(values["quota.window.num"], values["quota.window.size.seconds"] * 1000)
-        window_s = values["controller.quota.window.size.seconds"]
-        of_controller = Windows(values["controller.quota.window.num"], window_s * 1000)
-        meters = QuotaMeters(self._connections.dispatcher.clock.monotonic_ms, windows, of_controller)
+        meters = new_meters(self._config, self._connections.dispatcher.clock.monotonic_ms)
         self._stop_dropping = self._timers.every(DROP_INTERVAL_MS, meters.drop_idle)
         return meters
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.apis.quotas import ClientQuotas
-from odradek.server.security.quota_follower import DROP_INTERVAL_MS, new_meters
+from odradek.server.network.quota_meters import DROP_INTERVAL_MS, new_meters
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterChange, ClusterView, Quotas

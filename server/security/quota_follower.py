@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.server.network.admission import AddressRates, addresses_of
+from odradek.server.network.quota_meters import DROP_INTERVAL_MS, new_meters
 
 if TYPE_CHECKING:
     from odradek.apis.quotas import ClientQuotas
@@ -20,19 +21,6 @@ if TYPE_CHECKING:
     from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.connections")
-
-DROP_INTERVAL_MS = 600_000
-
-
-def new_meters(config: BrokerConfig, now_ms: Callable[[], float]) -> QuotaMeters:
-    """Meters with the windows of the options; `now_ms` is a monotonic clock."""
-    from odradek.coordinator.security.client_meters import QuotaMeters, Windows
-
-    values = config.values
-    windows = Windows(values["quota.window.num"], values["quota.window.size.seconds"] * 1000)
-    window_s = values["controller.quota.window.size.seconds"]
-    of_controller = Windows(values["controller.quota.window.num"], window_s * 1000)
-    return QuotaMeters(now_ms, windows, of_controller)
 
 
 class QuotaFollower:

@@ -13,7 +13,7 @@ DROP_INTERVAL_MS = 600_000
 """From one call of `drop_idle` to the next."""
 
 
-def new_meters(config: BrokerConfig, now_ms: Callable[[], float]) -> QuotaMeters:
+def new_meters(config: BrokerConfig, now_ms: Callable[[], int]) -> QuotaMeters:
     """`now_ms` is a monotonic clock. Imports the meters, which most nodes never need."""
     from odradek.coordinator.security.client_meters import QuotaMeters, Windows
 

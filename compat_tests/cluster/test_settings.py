@@ -149,7 +149,7 @@ def test_a_setting_that_cannot_be_honoured_is_named_and_does_no_harm(
     code, told = altered(side, BROKER, "", **{"no.such.option": "1"})
     if Controllers.are_ours:
         # Kafka's controller leaves it to the broker in front, which takes any name.
-        assert (code, "no.such.option" in str(told)) == (ErrorCode.INVALID_CONFIG, True)
+        assert (code, "no.such.option" in str(told)) == (ErrorCode.INVALID_REQUEST, True)
         side.close()
         return
     assert code is ErrorCode.NONE

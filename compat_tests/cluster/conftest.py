@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -74,7 +75,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def group_of(item: pytest.Item) -> str:
-    if item.path.stem == "test_mixed_coordinators" or item.name.endswith("[mixed]"):
+    if item.path.stem == "test_mixed_coordinators" or re.search(r"\[mixed[]-]", item.name):
         return "mixed"
     return GROUPS.get(item.path.stem, item.path.stem)
 

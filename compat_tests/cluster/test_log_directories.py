@@ -12,6 +12,7 @@ from compat_tests.broker_host import shared_host
 from compat_tests.clients import DEADLINE_SECONDS, wait_until
 from compat_tests.cluster.inside import Inside
 from compat_tests.cluster.test_membership import create_on
+from compat_tests.cluster.test_replication import isr_of
 from compat_tests.differential.harness import Side
 from compat_tests.quorum import Controllers, KafkaMember
 from odradek.wire.errors import ErrorCode
@@ -274,4 +275,7 @@ def test_a_replica_that_is_moved_away_goes_from_the_disk_and_comes_back_anew(
         reassign(side, "moves", 55, kafka.node_id)
         waits((directory / "moves-0").is_dir, "the replica is made anew")
         assert not marker.exists()
+        # A move that is under way keeps Kafka's tool from another one (test_throttles).
+        both_ids = {55, kafka.node_id}
+        waits(lambda: isr_of(node.bootstrap_servers, "moves") == both_ids, "the move is over")
         side.close()

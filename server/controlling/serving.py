@@ -21,6 +21,7 @@ from odradek.coordinator.controller.log import MetadataLog
 from odradek.coordinator.controller.machine import Controller
 from odradek.coordinator.controller.observers import Observers
 from odradek.server.background.schedule import Schedule
+from odradek.server.controlling.mutation_quotas import MutationQuotas
 from odradek.server.controlling.watching import Watching
 from odradek.server.metadata.metadata_log_start import loaded_controller, partition_defaults
 from odradek.server.network.admission import is_address, is_host
@@ -143,6 +144,10 @@ def controller_connections(
     """Connections of those who ask a controller, with the APIs in `modules`; nothing is served before
     `ports.serve`."""
     node, schedule, controller = deciding.node, deciding.schedule, deciding.controller
+    mutation = MutationQuotas(node, schedule.clock_timers)
+    ending.callback(mutation.stop)
+    mutation.follow(controller.view.client_quotas)
+    controller.publisher.subscribe(mutation.view_changed)
     parts = ControllerParts(
         node_id=node.id,
         now_ms=node.now_ms,
@@ -152,6 +157,7 @@ def controller_connections(
         reads=schedule.reads,
         is_address=is_address,
         is_host=is_host,
+        quotas=mutation.quotas,
         metadata_log=deciding.log,
         authorizer=authorizer,
         clock_ms=steady_clock_ms(node.clock),

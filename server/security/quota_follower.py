@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.server.network.admission import AddressRates, addresses_of
+from odradek.server.network.quota_meters import DROP_INTERVAL_MS, new_meters
 
 if TYPE_CHECKING:
     from odradek.apis.quotas import ClientQuotas
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.connections")
-
-DROP_INTERVAL_MS = 600_000
 
 
 class QuotaFollower:
@@ -68,13 +67,7 @@ class QuotaFollower:
             self._stop_dropping()
 
     def _new_meters(self) -> QuotaMeters:
-        from odradek.coordinator.security.client_meters import QuotaMeters, Windows
-
-        values = self._config.values
-        windows = Windows(values["quota.window.num"], values["quota.window.size.seconds"] * 1000)
-        window_s = values["controller.quota.window.size.seconds"]
-        of_controller = Windows(values["controller.quota.window.num"], window_s * 1000)
-        meters = QuotaMeters(self._connections.dispatcher.clock.monotonic_ms, windows, of_controller)
+        meters = new_meters(self._config, self._connections.dispatcher.clock.monotonic_ms)
         self._stop_dropping = self._timers.every(DROP_INTERVAL_MS, meters.drop_idle)
         return meters
 

@@ -170,8 +170,9 @@ class Controller:
             if error.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 raise
             return None
+        if decision.response.broker_epoch != self.brokers[broker_id].epoch:
+            self.heard_ms.pop(broker_id, None)
         self.append(decision.records)
-        self.heard_ms.pop(broker_id, None)
         return decision.response.broker_epoch
 
     def heartbeat(self, broker_id: int, epoch: int, offset: int, wants_shutdown: bool):

@@ -24,6 +24,7 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import is_forwardable
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from odradek.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from odradek.wire.messages.alter_partition import AlterPartitionRequest
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -519,6 +520,38 @@ def test_who_asks_a_controller_itself_only_takes_cordons_away():
                 _, response = read_response(wrapped.response_data, IncrementalAlterConfigsRequest, 1)
             assert (directories, response.responses[0].error_code) == (directories, code)
         assert running.view.broker_configs[BROKER] == {"cordoned.log.dirs": ""}
+
+    run(story)
+
+
+def test_a_quota_of_changes_is_kept_also_for_what_brokers_forward():
+    def topic(name):
+        topics = [CreatableTopic(name=name, num_partitions=50, replication_factor=1)]
+        return envelope(CreateTopicsRequest(topics=topics), 7)
+
+    async def created(client, name):
+        answer = await client.ask(topic(name), 0)
+        _, inner = read_response(answer.response_data, CreateTopicsRequest, 7)
+        return ErrorCode(inner.topics[0].error_code), inner.throttle_time_ms
+
+    async def story(running):
+        client = await running.client()
+        await registered(client)
+        op = OpData(key="controller_mutation_rate", value=1.0, remove=False)
+        anybody = [EntityData(entity_type="user", entity_name=None)]
+        for remove in (False, True):
+            op.remove = remove
+            entry = EntryData(entity=anybody, ops=[op])
+            answer = await client.ask(AlterClientQuotasRequest(entries=[entry], validate_only=False), 1)
+            assert answer.entries[0].error_code == 0
+            assert (await created(client, f"first-{remove}"))[0] is ErrorCode.NONE
+            code, wait_ms = await created(client, f"second-{remove}")
+            if remove:
+                assert (code, wait_ms) == (ErrorCode.NONE, 0)
+            else:
+                assert code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+                assert wait_ms > 0
+                assert f"second-{remove}" not in running.view.topics
 
     run(story)
 

@@ -89,7 +89,7 @@ class Broker:
         await self.beat()
 
     async def come_back_from_deafness(self, unanswered: set[int]) -> None:
-        """What the controller sends does not arrive for a while, and the broker gives its connection up."""
+        """Give its connection up, as nothing that the controller sends arrives; and connect again later."""
         unanswered.add(self.port)
         self.hang_up()
         await asyncio.sleep(self.chance.uniform(0, DEAF_S_MAX))
@@ -110,7 +110,7 @@ class Broker:
 
 
 class World:
-    """`wrong` are brokers that were fenced and live; `unanswered` ports whose answers do not arrive."""
+    """`wrong` are brokers that were fenced and live; `unanswered` ports of whose responses none arrives."""
 
     def __init__(self, running, seed: int, unanswered: set[int]) -> None:
         self.unanswered = unanswered
@@ -239,7 +239,7 @@ async def is_not_answered(broker) -> bool:
 
 
 def test_a_controller_that_takes_silence_for_a_refusal_is_found(monkeypatch, unanswered):
-    """Only by a cut in one direction."""
+    """A cut in one direction finds it, and nothing else does."""
 
     async def story(running):
         world = World(running, 1, unanswered)

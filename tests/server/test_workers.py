@@ -359,12 +359,12 @@ def test_sigterm_while_the_controller_is_away_ends_all(start):
 
 
 def state_of(pid):
-    """Its letter: "T" is stopped by a signal."""
+    """Letter of a process: "T" is stopped by a signal."""
     return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def forked_at(said, index):
-    """When each process of a worker was forked, by the log."""
+    """Times in seconds since 1970 at which the processes of a worker were forked, by the log."""
     found = re.findall(rf"^(\S+ \S+),(\d+) \w+ worker {index} \S+ \S+ runs as process", said, re.MULTILINE)
     return [datetime.datetime.fromisoformat(second).timestamp() + int(ms) / 1000 for second, ms in found]
 

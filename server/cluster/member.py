@@ -24,11 +24,7 @@ from odradek.coordinator.kraft.broker_lifecycle import BrokerState, LifecycleSet
 from odradek.coordinator.kraft.metadata_fetcher import Controller, FetcherSettings
 from odradek.server.cluster.controller_link import ControllerLink, LinkSettings, find_cluster_id
 from odradek.server.cluster.home_reporter import HomeReporter
-<<<<<<< HEAD
-from odradek.server.cluster.new_topics import NewTopicResult, NewTopics, given_number
-=======
 from odradek.server.cluster.new_topics import NewTopicResult, NewTopics, given_numbers
->>>>>>> own
 from odradek.server.cluster.replica_homes import ReplicaHomes
 from odradek.server.controller import Deciding
 from odradek.server.metadata.unenforced_acls import refusal_of_acls
@@ -113,13 +109,8 @@ class Member:
         self._new_topics = NewTopics(
             self.link.ask,
             lambda: self.view,
-<<<<<<< HEAD
-            partition_count=given_number(config, "num.partitions"),
-            replication_factor=given_number(config, "default.replication.factor"),
-=======
             partition_count=partition_count,
             replication_factor=replication_factor,
->>>>>>> own
         )
         self.reporter = HomeReporter(
             settings.node_id, homes, self.link.ask, lambda: self.broker_epoch, lambda: self.view

@@ -53,11 +53,6 @@ class NewTopicResult:
         self.error = error
 
 
-<<<<<<< HEAD
-def given_number(config: BrokerConfig, name: str) -> int:
-    """The value of an option that was set at the start; -1 for one that was not."""
-    return int(config.values[name]) if name in config.layers.start else -1
-=======
 def given_numbers(config: BrokerConfig) -> tuple[int, int]:
     """Partitions and replicas, as options that were set at the start; -1 for one that was not."""
     given, values = config.layers.start, config.values
@@ -65,7 +60,6 @@ def given_numbers(config: BrokerConfig) -> tuple[int, int]:
         values["num.partitions"] if "num.partitions" in given else -1,
         values["default.replication.factor"] if "default.replication.factor" in given else -1,
     )
->>>>>>> own
 
 
 class _AwaitedTopics:

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -18,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 from odradek.client.client_error import ClientError
 from odradek.console.doors import Doors
 from odradek.console.gate import Gate, is_own_origin
+from odradek.console.memory import Holding, Memory
 from odradek.console.rendering import STATIC, link
 from odradek.console.screens.all_screens import SCREENS
 from odradek.console.sessions import Session
@@ -38,8 +40,15 @@ NO_TOKEN = "Its form does not belong to this session: go back, load the page ane
 
 def make_app(settings: ConsoleSettings, clock: Callable[[], float] = time.monotonic) -> Starlette:
     """The console as an ASGI application; `clock` gives seconds that only grow."""
+    memory = Memory()
+    settings = replace(settings, client=replace(settings.client, room=memory.take))
     shared = Shared(
-        settings, Doors(settings, clock), Workers(), Workers(TAILS_MAX, 0, "console-tail"), Slots(TAILS_MAX)
+        settings,
+        Doors(settings, clock),
+        Workers(),
+        Workers(TAILS_MAX, 0, "console-tail"),
+        Slots(TAILS_MAX),
+        memory,
     )
 
     @asynccontextmanager
@@ -58,7 +67,7 @@ def make_app(settings: ConsoleSettings, clock: Callable[[], float] = time.monoto
             *(Route(one.path, _endpoint(shared, one), methods=list(one.methods)) for one in SCREENS),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
-        middleware=[Middleware(Gate, hosts=settings.hosts)],
+        middleware=[Middleware(Gate, hosts=settings.hosts), Middleware(Holding, memory=memory)],
         exception_handlers={404: not_found},
         lifespan=lifespan,
     )

@@ -20,6 +20,7 @@ from odradek.client.cluster import Cluster, UnknownTopic
 from odradek.console import rendering
 from odradek.console.broker_admin import ask_brokers
 from odradek.console.doors import Doors
+from odradek.console.memory import HOLD, Hold, Memory
 from odradek.console.sessions import Session
 from odradek.console.settings import ConsoleSettings
 from odradek.console.workers import Busy, Slots, Workers
@@ -61,6 +62,8 @@ class Shared:
     tail_workers: Workers
     """Threads of tails, which stay long."""
     tails: Slots
+    memory: Memory
+    """Room for large responses."""
 
     def close(self) -> None:
         """Ends all sessions, and takes no more work."""
@@ -107,9 +110,10 @@ class Visit:
         """The result of a call of the client, in a thread; ClientError."""
         access = self.session.access
         assert access is not None
+        hold: Hold = self.request.scope[HOLD]
 
         def in_thread() -> Result:
-            with access.cluster() as cluster:
+            with hold.used(), access.cluster() as cluster:
                 return work(cluster)
 
         return await self.shared.workers.run(in_thread)
@@ -202,6 +206,8 @@ def status_of(error: ClientError) -> int:
 
 
 def _title(error: ClientError) -> str:
+    if isinstance(error, Busy):
+        return "Busy"
     return {503: "No broker answers", 404: "Not there", 403: "Not allowed"}.get(
         status_of(error), "It did not work"
     )

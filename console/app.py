@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 from odradek.client.client_error import ClientError
 from odradek.console.doors import Doors
 from odradek.console.gate import Gate, is_own_origin
+from odradek.console.kept_topics import KeptTopics
 from odradek.console.memory import Holding, Memory
 from odradek.console.rendering import STATIC, link
 from odradek.console.screens.all_screens import SCREENS
@@ -49,6 +50,7 @@ def make_app(settings: ConsoleSettings, clock: Callable[[], float] = time.monoto
         Workers(TAILS_MAX, 0, "console-tail"),
         Slots(TAILS_MAX),
         memory,
+        KeptTopics(),
     )
 
     @asynccontextmanager
@@ -102,6 +104,7 @@ async def _shown(screen: Screen, visit: Visit) -> Response:
         visit.form = await _form(request)
         if not visit.session.has_token(visit.form.get("token", "")):
             return visit.page("failure.html", 403, title="The page was too old", sentence=NO_TOKEN)
+        visit.shared.kept_topics.forget()
     if screen.needs_login and visit.session.access is None:
         return RedirectResponse(link("/login", next=_next(request)), 303)
     try:

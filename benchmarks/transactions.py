@@ -31,7 +31,6 @@ from benchmarks.run import GIGABYTE, Run
 from benchmarks.transaction_load import NOT_READY, begin
 from benchmarks.wire_client import WireClient
 from compat_tests.reference import Kafka
-from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -41,6 +40,7 @@ from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.wire.partitioner import partition_for
 from odradek.wire.records import Record, build_batch
 
 PRODUCERS = 50

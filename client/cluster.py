@@ -283,6 +283,7 @@ class Cluster:
                 patience_ms=self.settings.patience_ms,
                 tell=self.settings.tell,
                 check=self.settings.check,
+                room=self.settings.room,
             )
         return connection
 

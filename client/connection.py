@@ -19,7 +19,7 @@ from odradek.client.client_error import ClientError, Disconnected, Mismatch
 from odradek.client.patience import TOLD_AFTER_S
 from odradek.client.probing import first_response, login_wanted, mismatch, server_of
 from odradek.client.secured import Secured, reason_of
-from odradek.client.settings import Check, Tell
+from odradek.client.settings import Check, Room, Tell
 from odradek.config.config_error import ConfigError
 from odradek.security.client_security import ClientSecurity
 from odradek.wire.errors import ErrorCode, MalformedMessage
@@ -75,10 +75,11 @@ class Connection:
         patience_ms: int | None = None,
         tell: Tell | None = None,
         check: Check | None = None,
+        room: Room | None = None,
     ) -> None:
         """`patience_ms` bounds what the connection waits for until it is made, if that is less than
-        `timeout_ms`; `tell` gets a sentence if that takes more than a second. `check` is that of
-        `ClientSettings`."""
+        `timeout_ms`; `tell` gets a sentence if that takes more than a second. `check` and
+        `room` are those of `ClientSettings`."""
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._host, self._port = host, port
         self._is_proven = False
@@ -87,7 +88,7 @@ class Connection:
         self.renew_at: float | None = None
         """When the session is to be renewed; None: it has no end."""
         self._client_id = client_id
-        self._check = check
+        self._check, self._room = check, room
         self._timeout_s = min(timeout_ms, patience_ms or timeout_ms) / 1000
         self._response_bytes_max = response_bytes_max
         self._waiting: deque[Pending] = deque()
@@ -265,6 +266,7 @@ class Connection:
                 f"announces a response of {size_bytes} bytes where 4 to {self._response_bytes_max} are "
                 f"possible"
             )
+        self._take_room(size_bytes)
         frame = self._read(size_bytes, deadline)
         pending = self._waiting.popleft()
         (correlation_id,) = _INT32.unpack_from(frame)
@@ -278,6 +280,16 @@ class Connection:
                 f"answers {name} version {pending.version} with what is none ({error})"
             ) from error
         self._is_proven = self._is_proven or pending.request_class is not ApiVersionsRequest
+
+    def _take_room(self, size_bytes: int) -> None:
+        if self._room is None:
+            return
+        try:
+            self._room(size_bytes)
+        except BaseException:
+            # The response would be in the way of the next one.
+            self.close()
+            raise
 
     def _read(self, size_bytes: int, deadline: float) -> memoryview:
         view = memoryview(bytearray(size_bytes))

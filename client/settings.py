@@ -22,6 +22,7 @@ CLIENT_OPTIONS = frozenset(_FIELD_OF_OPTION)
 DEFAULT_PORT = 9092
 Tell = Callable[[str], None]
 Check = Callable[[Message], None]
+Room = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class ClientSettings:
     check: Check | None = field(default=None, compare=False)
     """Called with each request before it is sent, except those with which a connection begins; what it raises
     keeps the request from being sent."""
+    room: Room | None = field(default=None, compare=False)
+    """Called with the size of each response before it is read; what it raises ends the connection."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], prefix: str = "") -> Self:

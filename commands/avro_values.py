@@ -7,6 +7,9 @@ What JSON has no form for: bytes are {"base64": ...}; decimals, dates, times and
 infinities are the texts "NaN", "Infinity", "-Infinity". A value of a union is the value alone. Source: the
 specification of Avro 1.12 (avro.apache.org). A content is read with the schema of its writer; there is no
 reader's schema.
+
+Not fastavro, which tests compare with: a message of a few bytes takes all memory there, and one of many
+levels ends the process (findings/fastavro-no-bounds.sh). Messages are of people whom nobody knows.
 """
 
 import base64

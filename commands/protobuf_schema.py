@@ -6,6 +6,10 @@
 
 Options, services, extensions and reserved numbers are passed over. Source: the specifications of the language
 (protobuf.dev), versions 2, 3 and editions.
+
+Google's package `protobuf`, which tests compare with, reads no `.proto` files, which is what registries give;
+the compiler for them (grpcio-tools) takes 38 MB. Nor does it read a message without a schema. Its decoder
+alone would replace the smaller part of this and of `protobuf_values`.
 """
 
 import re

@@ -31,7 +31,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.settings import ClientSettings
 from odradek.commands.topologies import topology_lines
 from odradek.config.option_list import DESCRIPTIONS_IN_MEMORY
-from odradek.coordinator.cluster.partitioner import partition_for
+from odradek.wire.partitioner import partition_for
 
 TOOLS = "org.apache.kafka.tools"
 STREAMS_GROUPS = f"{TOOLS}.streams.StreamsGroupCommand"

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -18,6 +19,8 @@ from starlette.staticfiles import StaticFiles
 from odradek.client.client_error import ClientError
 from odradek.console.doors import Doors
 from odradek.console.gate import Gate, is_own_origin
+from odradek.console.kept_topics import KeptTopics
+from odradek.console.memory import Holding, Memory
 from odradek.console.rendering import STATIC, link
 from odradek.console.screens.all_screens import SCREENS
 from odradek.console.sessions import Session
@@ -38,8 +41,16 @@ NO_TOKEN = "Its form does not belong to this session: go back, load the page ane
 
 def make_app(settings: ConsoleSettings, clock: Callable[[], float] = time.monotonic) -> Starlette:
     """The console as an ASGI application; `clock` gives seconds that only grow."""
+    memory = Memory()
+    settings = replace(settings, client=replace(settings.client, room=memory.take))
     shared = Shared(
-        settings, Doors(settings, clock), Workers(), Workers(TAILS_MAX, 0, "console-tail"), Slots(TAILS_MAX)
+        settings,
+        Doors(settings, clock),
+        Workers(),
+        Workers(TAILS_MAX, 0, "console-tail"),
+        Slots(TAILS_MAX),
+        memory,
+        KeptTopics(),
     )
 
     @asynccontextmanager
@@ -58,7 +69,7 @@ def make_app(settings: ConsoleSettings, clock: Callable[[], float] = time.monoto
             *(Route(one.path, _endpoint(shared, one), methods=list(one.methods)) for one in SCREENS),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
-        middleware=[Middleware(Gate, hosts=settings.hosts)],
+        middleware=[Middleware(Gate, hosts=settings.hosts), Middleware(Holding, memory=memory)],
         exception_handlers={404: not_found},
         lifespan=lifespan,
     )
@@ -93,6 +104,7 @@ async def _shown(screen: Screen, visit: Visit) -> Response:
         visit.form = await _form(request)
         if not visit.session.has_token(visit.form.get("token", "")):
             return visit.page("failure.html", 403, title="The page was too old", sentence=NO_TOKEN)
+        visit.shared.kept_topics.forget()
     if screen.needs_login and visit.session.access is None:
         return RedirectResponse(link("/login", next=_next(request)), 303)
     try:

@@ -15,11 +15,14 @@ from typing import Any, Final, Generic, TypeVar
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from odradek.client.admin.topics import TopicDescription
 from odradek.client.client_error import ClientError, Unreachable
 from odradek.client.cluster import Cluster, UnknownTopic
 from odradek.console import rendering
 from odradek.console.broker_admin import ask_brokers
 from odradek.console.doors import Doors
+from odradek.console.kept_topics import KeptTopics
+from odradek.console.memory import HOLD, Hold, Memory
 from odradek.console.sessions import Session
 from odradek.console.settings import ConsoleSettings
 from odradek.console.workers import Busy, Slots, Workers
@@ -61,6 +64,9 @@ class Shared:
     tail_workers: Workers
     """Threads of tails, which stay long."""
     tails: Slots
+    memory: Memory
+    """Room for large responses."""
+    kept_topics: KeptTopics
 
     def close(self) -> None:
         """Ends all sessions, and takes no more work."""
@@ -107,9 +113,10 @@ class Visit:
         """The result of a call of the client, in a thread; ClientError."""
         access = self.session.access
         assert access is not None
+        hold: Hold = self.request.scope[HOLD]
 
         def in_thread() -> Result:
-            with access.cluster() as cluster:
+            with hold.used(), access.cluster() as cluster:
                 return work(cluster)
 
         return await self.shared.workers.run(in_thread)
@@ -122,6 +129,12 @@ class Visit:
             if error.code == ErrorCode.SASL_AUTHENTICATION_FAILED:
                 raise
             return Part(None, sentence(error), status_of(error))
+
+    def all_topics(self, cluster: Cluster) -> list[TopicDescription]:
+        """All topics that the person may see; in a thread. ClientError."""
+        access = self.session.access
+        assert access is not None
+        return self.shared.kept_topics.read(access, cluster)
 
     async def tell(self, operation: str, **arguments: Any) -> Part[list[dict[str, Any]]]:
         """The facts that brokers tell this console alone, of each; as a part of the page."""
@@ -202,6 +215,8 @@ def status_of(error: ClientError) -> int:
 
 
 def _title(error: ClientError) -> str:
+    if isinstance(error, Busy):
+        return "Busy"
     return {503: "No broker answers", 404: "Not there", 403: "Not allowed"}.get(
         status_of(error), "It did not work"
     )

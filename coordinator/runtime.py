@@ -26,7 +26,6 @@ from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from odradek.coordinator.asked import Ticket
-from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import (
     Append,
@@ -43,6 +42,7 @@ from odradek.coordinator.effects import (
 from odradek.coordinator.late_replies import CallLater, LateReplies, TimerHandle
 from odradek.coordinator.log import CoordinatorLog
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from odradek.wire.partitioner import partition_for
 
 RECORDS_PER_TURN = 2_000
 """How much of a log is loaded before others have their turn: about 10 ms."""

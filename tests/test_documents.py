@@ -8,6 +8,7 @@ from tests.kit.walks import architecture, common_path, steps
 
 ROOT = pathlib.Path(__file__).parent.parent
 LINES_MAX = {"README.md": 120, "docs/architecture.md": 205}
+IMAGE_BYTES_MAX = 200_000
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
 NAMED_FILE = re.compile(r"`([\w.]+(?:/[\w.]+)+\.(?:py|pyi|pyx|pxi|md|toml))`")
 NAMED_TEST = re.compile(r"`((?:compat_)?tests/[\w/]+\.py)::(test_\w+)`")
@@ -34,6 +35,20 @@ def test_each_link_to_a_file_leads_to_one():
                 targets = [match[1] for match in LINK.finditer(page.read_text()) if match[1]]
                 missing = [target for target in targets if not (page.parent / target).exists()]
                 assert not missing, f"it links to {missing}"
+
+
+def test_pictures_are_small_and_shown():
+    """Each is a PNG that a page shows; a clone should not take long for them."""
+    images = sorted((ROOT / "docs" / "images").iterdir())
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    shown = {
+        (page.parent / match[1]).resolve() for page in pages for match in LINK.finditer(page.read_text())
+    }
+    assert len(images) >= 3
+    for image in images:
+        assert image.read_bytes().startswith(b"\x89PNG\r\n")
+        assert image.stat().st_size < IMAGE_BYTES_MAX, f"{image.name} is too large"
+        assert image.resolve() in shown, f"no page shows {image.name}"
 
 
 def test_the_first_page_leads_to_each_how_to():

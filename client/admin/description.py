@@ -110,12 +110,14 @@ def describe_features(cluster: Cluster, broker: int = ANY_NODE) -> Features:
     )
 
 
-def describe_log_dirs(cluster: Cluster, brokers: Sequence[int] | None = None) -> list[LogDir]:
-    """The directories of the brokers (None: of all), sorted. ClientError for a refusal, and for a broker that
-    does not answer."""
+def describe_log_dirs(
+    cluster: Cluster, brokers: Sequence[int] | None = None, *, has_replicas: bool = True
+) -> list[LogDir]:
+    """The directories of the brokers (None: of all), sorted. Without `has_replicas` there are 0 of
+    them in each. ClientError for a refusal, and for a broker that does not answer."""
     found: list[LogDir] = []
     for broker in all_brokers(cluster) if brokers is None else brokers:
-        response = cluster.ask(broker, DescribeLogDirsRequest(topics=None))
+        response = cluster.ask(broker, DescribeLogDirsRequest(topics=None if has_replicas else []))
         if response.error_code != ErrorCode.NONE:
             raise refusal(f"describing the log directories of broker {broker}", error_of(response.error_code))
         found += sorted((_log_dir(broker, one) for one in response.results), key=lambda one: one.path)

@@ -20,7 +20,6 @@ from compat_tests.kit.history import Partition
 from compat_tests.kit.transaction_brokers import SETTINGS, TransactionBroker
 from compat_tests.quorum import Controllers, KafkaMember, OdradekMember
 from compat_tests.reference import kafka_tool
-from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.alter_partition_reassignments import (
@@ -31,6 +30,7 @@ from odradek.wire.messages.alter_partition_reassignments import (
 from odradek.wire.messages.elect_leaders import ElectLeadersRequest
 from odradek.wire.messages.elect_leaders import TopicPartitions as ElectedTopic
 from odradek.wire.messages.metadata import MetadataRequest
+from odradek.wire.partitioner import partition_for
 
 REPLICAS, MIN_ISR = 3, 2
 SESSION_MS = 3_000

@@ -24,7 +24,6 @@ from compat_tests.quorum import OdradekMember
 from compat_tests.reference import CURRENT, SHOWN_LENGTH
 from compat_tests.share_groups.members import LIBRDKAFKA
 from compat_tests.stories import topic_name
-from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.shares.state.persister import SharePartitionKey
 from odradek.wire.messages.incremental_alter_configs import (
@@ -33,6 +32,7 @@ from odradek.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.partitioner import partition_for
 from tests.tiers import NIGHTLY
 
 GROUP, SET = 32, 0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Error, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, FloatRect, Page, sync_playwright
 
 import odradek
 from odradek.client.cluster import Cluster
@@ -27,6 +27,8 @@ from tests.registries import Registry, framed
 REPORTS = pathlib.Path(__file__).parent.parent.parent / "build" / "reports" / "console"
 TIMEOUT_MS = 120_000
 LOOK_MS = 50
+PICTURE_HEIGHT_MAX = 2_400
+"""Pixels of a page in its picture; that of 100 rows on a phone is longer, and shows nothing more."""
 NO_PICTURE = "Unable to capture screenshot"
 USER, PASSWORD = "ann", "the password of ann"
 Open = Callable[..., Page]
@@ -161,12 +163,17 @@ def shoot() -> Callable[[Page, str], None]:
     return lambda page, name: _picture(page, str(REPORTS / f"{name}.png"))
 
 
+def _beginning(page: Page) -> FloatRect:
+    width, height = page.evaluate("[innerWidth, document.documentElement.scrollHeight]")
+    return {"x": 0, "y": 0, "width": width, "height": min(height, PICTURE_HEIGHT_MAX)}
+
+
 def _picture(page: Page, path: str) -> None:
     """Chromium refuses while its process for graphics starts, on a busy machine for seconds."""
     deadline = time.monotonic() + TIMEOUT_MS / 1000
     while True:
         try:
-            page.screenshot(path=path)
+            page.screenshot(path=path, full_page=True, clip=_beginning(page))
         except Error as error:
             if NO_PICTURE not in str(error) or time.monotonic() > deadline:
                 raise

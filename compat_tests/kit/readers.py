@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from compat_tests.differential.harness import CLOSED, NO_ANSWER, Side
 from compat_tests.kit.history import Ends, Partition
-from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -25,6 +24,7 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from odradek.wire.partitioner import partition_for
 from odradek.wire.schema import Message
 
 if TYPE_CHECKING:

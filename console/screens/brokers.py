@@ -15,7 +15,7 @@ from odradek.client.admin.description import (
 )
 from odradek.client.admin.quorum import Quorum, describe_quorum
 from odradek.client.admin.replicas import list_moves
-from odradek.client.admin.topics import PartitionDescription, TopicDescription, describe_topics
+from odradek.client.admin.topics import PartitionDescription, TopicDescription
 from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
 from odradek.commands.cluster import broker_rows, feature_rows, log_dir_row
@@ -48,7 +48,9 @@ Result = TypeVar("Result")
 
 async def show(visit: Visit) -> Response:
     """Brokers with what they lead and hold."""
-    described, counts = await asyncio.gather(visit.part(describe_cluster), visit.part(_counts))
+    described, counts = await asyncio.gather(
+        visit.part(describe_cluster), visit.part(lambda cluster: _counts(visit, cluster))
+    )
     listing, silent = None, list[tuple[int, str]]()
     if described.value is not None:
         told, silent = await _features(visit, described.value)
@@ -70,14 +72,14 @@ async def show(visit: Visit) -> Response:
 _COUNTED = ("leaders", "replicas", "not_in_sync", "offline")
 
 
-def _counts(cluster: Cluster) -> dict[int, dict[str, int]]:
+def _counts(visit: Visit, cluster: Cluster) -> dict[int, dict[str, int]]:
     """How many partitions each broker leads and holds."""
     found: dict[int, dict[str, int]] = {}
 
     def count(broker: int, what: str) -> None:
         found.setdefault(broker, dict.fromkeys(_COUNTED, 0))[what] += 1
 
-    for _, one in _partitions(cluster):
+    for _, one in _partitions(visit, cluster):
         if one.leader >= 0:
             count(one.leader, "leaders")
         for broker in one.replicas:
@@ -94,9 +96,8 @@ def _gone(described: ClusterDescription, broker: int) -> dict[str, Any]:
     return row | {"cluster_id": described.cluster_id, "broker": broker, "controller": False}
 
 
-def _partitions(cluster: Cluster) -> Iterable[tuple[TopicDescription, PartitionDescription]]:
-    topics, _ = describe_topics(cluster)
-    return ((topic, one) for topic in topics for one in topic.partitions)
+def _partitions(visit: Visit, cluster: Cluster) -> Iterable[tuple[TopicDescription, PartitionDescription]]:
+    return ((topic, one) for topic in visit.all_topics(cluster) for one in topic.partitions)
 
 
 async def _of_each(
@@ -158,7 +159,7 @@ async def replicas(visit: Visit) -> Response:
                 "offline": one.offline,
                 "in_sync_count": len(one.in_sync),
             }
-            for topic, one in _partitions(cluster)
+            for topic, one in _partitions(visit, cluster)
             if (number is None or number in one.replicas)
             and text.lower() in topic.name.lower()
             and _is_in(state, one)

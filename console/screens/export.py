@@ -19,6 +19,7 @@ from odradek.console.access import Access
 from odradek.console.contents import decoders_of
 from odradek.console.exporting import BYTES_MAX, RECORDS_MAX, Bound, Export, head_of, lines_of
 from odradek.console.filters import chooser
+from odradek.console.memory import HOLD, Hold
 from odradek.console.screens.message import attachment
 from odradek.console.screens.messages import FIELDS, bounds_of
 from odradek.console.visit import Screen, Visit
@@ -83,6 +84,7 @@ class _Reading:
 
     def __init__(self, access: Access, visit: Visit) -> None:
         self._visit = visit
+        self._hold: Hold = visit.request.scope[HOLD]
         self._access = access
         self._cluster = access.own_cluster()
         self._export: Export | None = None
@@ -99,7 +101,8 @@ class _Reading:
             if self._is_over:
                 return None
             try:
-                return self._export.step()
+                with self._hold.used():
+                    return self._export.step()
             finally:
                 if self._is_over:
                     self._cluster.close()

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from odradek.client.admin.description import describe_log_dirs
 from odradek.client.admin.groups import list_groups
-from odradek.client.admin.topics import describe_topics
+from odradek.client.admin.topics import TopicDescription
 from odradek.client.admin.transactions import OPEN_STATES, describe_transactions, list_transactions
 from odradek.client.cluster import Cluster
 from odradek.client.progress import duration
@@ -62,7 +62,7 @@ async def show(visit: Visit) -> Response:
     """All parts, asked for at the same time."""
     told, topics, groups, transactions, dirs = await asyncio.gather(
         visit.tell("rates"),
-        visit.part(look_at_topics),
+        visit.part(lambda cluster: look_at_topics(visit.all_topics(cluster))),
         visit.part(group_rows),
         visit.part(look_at_transactions),
         visit.part(look_at_dirs),
@@ -105,9 +105,8 @@ async def show_rates(visit: Visit) -> Response:
 # What to look at --------------------------------------------------------------------------------------
 
 
-def look_at_topics(cluster: Cluster) -> tuple[dict[str, int], list[Look]]:
+def look_at_topics(found: Sequence[TopicDescription]) -> tuple[dict[str, int], list[Look]]:
     """Numbers of topics and partitions; partitions without a leader, and those that lack replicas."""
-    found, _ = describe_topics(cluster)
     offline = [
         f"{topic.name}-{one.partition}" for topic in found for one in topic.partitions if one.leader < 0
     ]
@@ -192,7 +191,7 @@ def look_at_transactions(cluster: Cluster) -> list[Look]:
 def look_at_dirs(cluster: Cluster) -> list[Look]:
     """Directories that are offline or nearly full."""
     looks = []
-    for one in describe_log_dirs(cluster):
+    for one in describe_log_dirs(cluster, has_replicas=False):
         name = f"{one.path} of broker {one.broker}"
         if one.error != ErrorCode.NONE:
             looks.append(Look(f"{name} is offline"))

@@ -1,4 +1,6 @@
-"""A share group: members, where it is in each partition, dead letters; its offsets are moved or deleted."""
+"""A share group: members, where it is in each partition, states of records, dead letters; its offsets are
+moved or deleted.
+"""
 
 import asyncio
 from typing import Any
@@ -8,6 +10,8 @@ from starlette.responses import Response
 from odradek.client.admin.configs import Config, Resource, ResourceKind, describe_configs
 from odradek.client.admin.group_details import ShareOffset, describe_share_group, describe_share_offsets
 from odradek.client.admin.lag import partition_bounds
+from odradek.client.admin.share_states import STATE_NAMES, ShareStates, share_states
+from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
 from odradek.commands.groups import sum_known
 from odradek.console.listing import Listing
@@ -20,6 +24,7 @@ DEAD_LETTERS = "errors.deadletterqueue."
 """The beginning of the options of a dead letter queue (KIP-1191)."""
 SHARING = "share."
 """The beginning of the other options of a share group."""
+STATES_SHOWN = 500
 
 
 async def show(visit: Visit) -> Response:
@@ -37,8 +42,12 @@ async def _page(visit: Visit, group: str, changes: Changes = NO_CHANGES) -> Resp
         found = describe_configs(cluster, Resource(ResourceKind.GROUP, group))
         return [one for one in found if one.name.startswith((DEAD_LETTERS, SHARING))]
 
-    shown, rows, configs = await asyncio.gather(
-        visit.part(described), visit.part(lambda cluster: _rows(cluster, group)), visit.part(options)
+    states_of = visit.text("states")
+    shown, rows, configs, states = await asyncio.gather(
+        visit.part(described),
+        visit.part(lambda cluster: _rows(cluster, group)),
+        visit.part(options),
+        visit.part(lambda cluster: _states(cluster, group, states_of)),
     )
     listing = None
     if rows.value is not None:
@@ -59,7 +68,27 @@ async def _page(visit: Visit, group: str, changes: Changes = NO_CHANGES) -> Resp
         configs=configs,
         queue=_queue(configs),
         changes=changes,
+        states=states,
+        states_of=states_of,
+        states_shown=STATES_SHOWN,
+        state_names=STATE_NAMES,
+        topic_of_states=states_of.rpartition(":")[0],
+        partition_of_states=states_of.rpartition(":")[2],
     )
+
+
+def _states(cluster: Cluster, group: str, place: str) -> tuple[ShareStates | None, int] | None:
+    """States of the records of `TOPIC:PARTITION`, and how many of them were delivered again; None if none are
+    asked for."""
+    topic, _, number = place.rpartition(":")
+    if not place:
+        return None
+    if not (topic and number.isascii() and number.isdecimal() and len(number) < 10):
+        raise ClientError("states are those of TOPIC:PARTITION")
+    found = share_states(cluster, group, topic, int(number))
+    batches = () if found is None else found.batches
+    again = sum(one.last_offset - one.first_offset + 1 for one in batches if one.delivery_count > 1)
+    return found, again
 
 
 def _readers(group: Any) -> dict[tuple[str, int], int]:

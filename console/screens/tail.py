@@ -57,12 +57,17 @@ def _starts(cluster: Cluster, topic: str, query: Mapping[str, str], at: str, now
 
 
 async def _events(visit: Visit, tail: "_Tail") -> AsyncIterator[str]:
-    ends = time.monotonic() + TAIL_S_MAX
+    ends, memory = time.monotonic() + TAIL_S_MAX, visit.shared.memory
+
+    def step() -> tuple[list[dict[str, Any]], int]:
+        with memory.held() as hold, hold.used():
+            return tail.step()
+
     try:
         yield "retry: 2000\n\n"
         while time.monotonic() < ends and not tail.access.is_closed and not visit.shared.tails.is_over:
             try:
-                rows, left_out = await visit.shared.tail_workers.run(tail.step)
+                rows, left_out = await visit.shared.tail_workers.run(step)
             except ClientError as error:
                 yield _event("failed", "", json.dumps({"sentence": sentence(error)}))
                 return

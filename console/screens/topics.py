@@ -8,6 +8,7 @@ from starlette.responses import Response
 from odradek.client.admin import topics as admin
 from odradek.client.admin.lag import offset_bounds
 from odradek.client.admin.topics import TopicDescription
+from odradek.client.client_error import ClientError
 from odradek.client.cluster import Cluster
 from odradek.commands.topics import add_sizes, led, record_rates, topic_rows
 from odradek.console.listing import Listing
@@ -16,6 +17,7 @@ from odradek.console.visit import Screen, Visit
 KEYS = ("topic", "partitions", "replicas", "records", "records_per_second", "size_bytes")
 _FROM_BROKERS = ("records", "records_per_second", "size_bytes")
 """Keys that take further requests: of the topics of one page, unless all are sorted by one of them."""
+SORTED_PARTITIONS_MAX = 20_000
 
 
 async def show(visit: Visit) -> Response:
@@ -24,14 +26,19 @@ async def show(visit: Visit) -> Response:
     filter_text = visit.text("filter")
 
     def listed(cluster: Cluster) -> Listing:
-        found, _ = admin.describe_topics(cluster)
         chosen = [
             topic
-            for topic in found
+            for topic in visit.all_topics(cluster)
             if (has_internal or not topic.is_internal) and filter_text.lower() in topic.name.lower()
         ]
         rows = [{**row, **dict.fromkeys(_FROM_BROKERS)} for row in topic_rows(chosen)]
         if query.get("sort") in _FROM_BROKERS:
+            count = sum(len(topic.partitions) for topic in chosen)
+            if count > SORTED_PARTITIONS_MAX:
+                raise ClientError(
+                    f"to sort by what brokers have to be asked takes too long for {count:,} partitions: "
+                    f"filter until there are {SORTED_PARTITIONS_MAX:,}, or sort by another column"
+                )
             _fill(cluster, rows, chosen)
             return Listing(rows, "/topics", query, KEYS)
         listing = Listing(rows, "/topics", query, KEYS)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.apis import share_state
 from odradek.coordinator.asked import Asked, Client, Ticket
-from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.shares.state.persister import (
     DeliveryState,
@@ -41,6 +40,7 @@ from odradek.wire.messages import (
 from odradek.wire.messages.read_share_group_state import PartitionResult as ShareState
 from odradek.wire.messages.read_share_group_state_summary import PartitionResult as StateSummary
 from odradek.wire.messages.write_share_group_state import PartitionData as StateWrite
+from odradek.wire.partitioner import partition_for
 
 if TYPE_CHECKING:
     from odradek.apis.coordinators import Shares

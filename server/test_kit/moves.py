@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.coordinator.cluster.view import NO_LEADER
 from odradek.server.test_kit.fault_rules import Firing
@@ -27,6 +26,7 @@ from odradek.wire.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from odradek.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from odradek.wire.partitioner import partition_for
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster.view import ClusterView, PartitionView

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.coordinator.cluster.view import NO_LEADER
 from odradek.server.test_kit.kit import TestKitError
 from odradek.wire.errors import KafkaError
+from odradek.wire.partitioner import partition_for
 from odradek.wire.record_layout import CONTROL
 from odradek.wire.records import iter_whole_batches
 

@@ -18,6 +18,7 @@ from odradek.client.admin.configs import (
 )
 from odradek.client.admin.groups import alter_share_offsets, list_groups, offsets_of_groups
 from odradek.client.admin.quotas import alter_quotas, describe_quotas
+from odradek.client.admin.share_states import STATE_NAMES
 from odradek.client.admin.topics import describe_topics
 from odradek.client.admin.users import describe_users, put_user
 from odradek.client.cluster import EARLIEST, LATEST, coordinator_of
@@ -54,6 +55,8 @@ HEADS = (
     "Transactional id",
 )
 PASSWORD = "a secret <of ann>"
+RELEASE, REJECT = 2, 3
+"""Types of acknowledgements."""
 
 
 @pytest.fixture(scope="module")
@@ -257,8 +260,36 @@ def test_a_share_group_has_its_members_offsets_and_options(browser, cluster):
     assert "/share-group?id=parcels" in note.links()
     used = sent(browser, "/share-group/seek", id="parcels", to="start", do="seek")
     assert "is in use" in used.text
+    check_states(browser, cluster, topic, story)
     heartbeat(cluster, "parcels", -1, None)
     assert "NOT_FOUND" in browser.page("/share-group?id=nobody", 404).text
+
+
+def check_states(browser, cluster, topic, story):
+    """2 to 3 are accepted; 5 is released, delivered again and rejected, 6 released alone."""
+    url = f"/share-group?id=parcels&states={topic}:0"
+    links = browser.page("/share-group?id=parcels").links()
+    assert f"/share-group?id=parcels&states={topic}%3A0#states" in links
+
+    def rows():
+        page = browser.page(url)
+        return [row for row in page.body_rows if len(row) == 5 and row[3] in STATE_NAMES.values()], page
+
+    acquired, deadline = story.fetch((5, 6, RELEASE)), time.monotonic() + 120
+    while (5, 6, 2) not in acquired:
+        assert time.monotonic() < deadline
+        acquired = story.fetch()
+    story.fetch((5, 5, REJECT))
+    found, page = rows()
+    assert found == [
+        ["2", "3", "2", "acknowledged", "1"],
+        ["5", "5", "1", "archived", "2"],
+        ["6", "6", "1", "available", "1"],
+    ]
+    assert "Delivered again 1 record" in " ".join(page.text.split())
+    assert "has no partition 7" in browser.page(f"/share-group?id=parcels&states={topic}:7").text
+    assert "states are those of" in browser.page("/share-group?id=parcels&states=x").text.lower()
+    assert "not-a-topic" in browser.page("/share-group?id=parcels&states=not-a-topic:0").text
 
 
 def test_offsets_of_a_share_group_are_moved_and_forgotten_after_a_dry_run(browser, cluster):

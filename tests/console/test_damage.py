@@ -4,6 +4,7 @@ import http.client
 import pathlib
 import re
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import crc32c
@@ -24,6 +25,8 @@ SIZE = 100 * MB
 COPIES_MAX = 3.5
 """Times the size that the memory of the console may grow by: the response of the broker, the records of its
 batch, and the content of the record, for a moment all three."""
+AT_ONCE_MAX = 5.5
+"""The same, where a page is made while the response of the last one is being sent."""
 ATTRIBUTES_POSITION, CRC_POSITION = 21, 17
 
 
@@ -75,6 +78,17 @@ def test_a_message_of_100_mb_stays_within_a_few_copies_and_leaves_nothing_behind
         assert memory_bytes(pid, "VmHWM") - before < COPIES_MAX * SIZE
         read(f"{running.url}/topics")
         assert memory_bytes(pid, "VmRSS") - before < SIZE // 2
+        assert_so_many_at_once_take_no_more(pid, f"{base}/messages/0/0", before)
+
+
+def assert_so_many_at_once_take_no_more(pid, base, before):
+    """Some wait, others are told to come again: all of them at once would take twenty times the size."""
+    urls = [f"{base}/{part}" for part in ("value.bin", "value.txt", "message.jsonl")] * 2
+    with ThreadPoolExecutor(len(urls)) as pool:
+        found = [status for status, _ in pool.map(read, urls)]
+    assert set(found) <= {200, 503}
+    assert 200 in found
+    assert memory_bytes(pid, "VmHWM") - before < AT_ONCE_MAX * SIZE
 
 
 def damaged(path, change):

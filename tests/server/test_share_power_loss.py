@@ -10,7 +10,6 @@ import random
 import pytest
 
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
-from odradek.coordinator.shares.state.batches import Batch
 from odradek.coordinator.shares.state.coordinator import ShareCoordinator
 from odradek.coordinator.shares.state.persister import SharePartitionKey
 from odradek.coordinator.shares.state.settings import ShareStateSettings
@@ -18,6 +17,7 @@ from odradek.server.coordination.coordinator_log import PartitionLog
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.wire.errors import ErrorCode
+from odradek.wire.share_batches import Batch
 from odradek.wire.work import finish
 from tests.coordinator.fakes import FakeClock
 from tests.coordinator.shares.share_state_requests import asked, initialize, result_of, summarize, write

@@ -32,7 +32,6 @@ from typing import Any, ClassVar, NamedTuple
 from odradek.coordinator.asked import NOBODY, Asked, Ticket
 from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer
 from odradek.coordinator.shares.state import record_codec
-from odradek.coordinator.shares.state.batches import Batch, are_sound, combined
 from odradek.coordinator.shares.state.keys import partition_in
 from odradek.coordinator.shares.state.persister import (
     NO_DELIVERY_COUNT,
@@ -75,6 +74,7 @@ from odradek.wire.messages.write_share_group_state import (
     WriteShareGroupStateResponse,
     WriteStateResult,
 )
+from odradek.wire.share_batches import Batch, are_sound, combined
 
 TimerKey = tuple[str, ...]
 PRUNE: TimerKey = ("prune",)

@@ -12,7 +12,6 @@ import struct
 from collections.abc import Sequence
 from itertools import chain
 
-from odradek.coordinator.shares.state.batches import Batch
 from odradek.coordinator.shares.state.persister import SharePartitionKey
 from odradek.coordinator.shares.state.state import State, Update
 from odradek.wire.messages import share_state_records
@@ -22,6 +21,7 @@ from odradek.wire.messages.share_state_records import (
     ShareUpdateKey,
     ShareUpdateValue,
 )
+from odradek.wire.share_batches import Batch
 
 SNAPSHOT, UPDATE = 0, 1
 """Types of records."""

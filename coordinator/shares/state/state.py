@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from odradek.coordinator.shares.state.batches import Batch, combined
 from odradek.coordinator.shares.state.persister import NO_DELIVERY_COUNT, UNINITIALIZED_OFFSET
+from odradek.wire.share_batches import Batch, combined
 
 NO_EPOCH = -(2**31)
 """An epoch before all others."""

@@ -33,7 +33,6 @@ from odradek.coordinator.shares.partitions.share_partition import (
     Demand,
     LogBatch,
 )
-from odradek.coordinator.shares.state.batches import Batch
 from odradek.coordinator.shares.state.coordinator import ShareCoordinator
 from odradek.coordinator.shares.state.keys import partition_in
 from odradek.coordinator.shares.state.machine import ShareMachine
@@ -43,6 +42,7 @@ from odradek.server.coordination.share_persister import SharePersister
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.read_share_group_state import ReadShareGroupStateRequest
 from odradek.wire.messages.write_share_group_state import WriteShareGroupStateRequest
+from odradek.wire.share_batches import Batch
 from tests.coordinator.fakes import FakeHandle, OneReplica
 from tests.coordinator.shares.share_state_requests import asked, initialize, result_of
 from tests.kit.simulation import Simulation

@@ -3,7 +3,6 @@
 from odradek.apis import share_state
 from odradek.apis.coordinators import asked_by
 from odradek.coordinator.asked import Asked, Client
-from odradek.coordinator.shares.state.batches import Batch
 from odradek.wire.messages import (
     delete_share_group_state,
     initialize_share_group_state,
@@ -11,6 +10,7 @@ from odradek.wire.messages import (
     read_share_group_state_summary,
     write_share_group_state,
 )
+from odradek.wire.share_batches import Batch
 
 CLIENT = Client("client", "/host", 1)
 APIS = {api.request: api for api in share_state.APIS}

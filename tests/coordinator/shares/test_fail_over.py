@@ -9,7 +9,6 @@ import pytest
 from odradek.apis.share_partitions import SharePartitions
 from odradek.coordinator.shares.partitions.share_partition import SharePartition
 from odradek.coordinator.shares.state import machine, state
-from odradek.coordinator.shares.state.batches import combined
 from odradek.coordinator.shares.state.keys import partition_in
 from odradek.coordinator.shares.state.machine import ShareMachine
 from odradek.coordinator.shares.state.persister import DeliveryState
@@ -17,6 +16,7 @@ from odradek.server.coordination import share_persister
 from odradek.server.network import broker_peers
 from odradek.wire.messages.read_share_group_state import ReadShareGroupStateRequest
 from odradek.wire.messages.write_share_group_state import WriteShareGroupStateRequest
+from odradek.wire.share_batches import combined
 from tests.coordinator.shares.fail_over_world import World
 from tests.tiers import NIGHTLY
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from odradek.coordinator.shares.state.batches import Batch, are_sound, combined
+from odradek.wire.share_batches import Batch, are_sound, combined
 
 OFFSETS = st.integers(0, 40)
 BATCHES = st.lists(

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.coordinator.shares.state.batches import Batch
 from odradek.coordinator.shares.state.persister import SharePartitionKey
 from odradek.coordinator.shares.state.record_codec import (
     SNAPSHOT,
@@ -28,6 +27,7 @@ from odradek.wire.messages.share_state_records import (
     StateBatch,
 )
 from odradek.wire.readable import internal_reader
+from odradek.wire.share_batches import Batch
 
 TOPIC_ID = bytes(range(16))
 INT8 = st.integers(-(2**7), 2**7 - 1)

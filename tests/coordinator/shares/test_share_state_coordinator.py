@@ -8,12 +8,12 @@ import pytest
 
 from odradek.coordinator.cluster.topics import SHARE_STATE_TOPIC
 from odradek.coordinator.cluster.view import ClusterView, PartitionView, TopicView
-from odradek.coordinator.shares.state.batches import Batch, combined
 from odradek.coordinator.shares.state.coordinator import ShareCoordinator
 from odradek.coordinator.shares.state.machine import ShareMachine
 from odradek.coordinator.shares.state.persister import SharePartitionKey
 from odradek.coordinator.shares.state.settings import ShareStateSettings
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.share_batches import Batch, combined
 from tests.coordinator.fakes import FakeClock, FakeLog
 from tests.coordinator.shares.share_state_requests import (
     asked,

@@ -15,7 +15,6 @@ from dataclasses import replace
 
 from odradek.coordinator.asked import Asked
 from odradek.coordinator.shares.state import record_codec
-from odradek.coordinator.shares.state.batches import Batch
 from odradek.coordinator.shares.state.machine import DeleteBefore, RemoveTopics, ShareMachine
 from odradek.coordinator.shares.state.persister import DeliveryState, SharePartitionKey
 from odradek.coordinator.shares.state.record_codec import SNAPSHOT
@@ -23,6 +22,7 @@ from odradek.coordinator.shares.state.settings import ShareStateSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.read_share_group_state import ReadShareGroupStateResponse
 from odradek.wire.messages.read_share_group_state_summary import ReadShareGroupStateSummaryResponse
+from odradek.wire.share_batches import Batch
 from tests.coordinator.shares import share_state_requests as requests
 from tests.coordinator.stages.group_stage import topic_id, topic_name
 from tests.kit.transcript import Line, Stage, seconds

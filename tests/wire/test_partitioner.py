@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.coordinator.cluster.partitioner import java_string_hash, partition_for
+from odradek.wire.partitioner import java_string_hash, partition_for
 
 
 @pytest.mark.parametrize(

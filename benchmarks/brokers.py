@@ -32,7 +32,7 @@ KAFKA_JVM = [
 DELETE_DELAY = "log.segment.delete.delay.ms"
 """Short, so that what one case wrote is off the disk before the next."""
 RETENTION = {"log.retention.check.interval.ms": "200", "log.initial.task.delay.ms": "200"}
-"""Often, so that what bulk cases write goes while they write more."""
+"""A short pause, so that the records of bulk cases go while they write more."""
 SETTINGS = {DELETE_DELAY: "100", **RETENTION}
 """What both brokers get in every run."""
 

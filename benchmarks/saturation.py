@@ -34,7 +34,7 @@ OTHERS, RATE = 8, 200
 before its last answer has come, where a broker takes 40 ms."""
 MEASURED_S, MEASURED_WHEN_QUICK_S = 8.0, 0.5
 BYTES_MAX = 16_000_000_000
-"""Of one measurement."""
+"""A limit for one measurement."""
 FIGURES = {"p99_us": "p99", "p999_us": "p99.9"}
 
 

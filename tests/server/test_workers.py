@@ -2,6 +2,8 @@
 
 import contextlib
 import datetime
+import io
+import json
 import os
 import pathlib
 import re
@@ -16,6 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.embedding.free_port import free_port
+from odradek.offline.dump import dump
 from odradek.server.workers.supervisor import FIRST_PAUSE_S, LIVED_S, PAUSE_S_MAX, Pauses
 from tests.server.scrape import scraped, until
 from tests.server.workers import Workers
@@ -95,6 +98,14 @@ def numbered(first, count):
     return [b"%06d" % number for number in range(first, first + count)]
 
 
+def partitions_shown(directory, topic):
+    """Numbers of partitions of which `odradek dump` tells, for a data directory."""
+    out = io.StringIO()
+    assert dump([str(directory)], records=False, as_json=True, out=out, include_empty=False) == 0
+    facts = [json.loads(line) for line in out.getvalue().splitlines()]
+    return [one["partition"] for one in facts if one.get("topic") == topic]
+
+
 def test_clients_use_all_workers_and_sigterm_ends_all(start):
     workers = start(3)
     assert (workers.ready[3], workers.ready[4]) == ("1", "3")
@@ -121,6 +132,8 @@ def test_clients_use_all_workers_and_sigterm_ends_all(start):
     assert not workers.left()
     assert not folder.exists()
     assert workers.said().count("stopped cleanly") == 4  # three nodes and the controller
+    # The files of all three are shown.
+    assert sorted(partitions_shown(workers.folder / "data", "t")) == list(range(PARTITIONS))
     for address in workers.addresses:
         host, _, port = address.rpartition(":")
         with pytest.raises(ConnectionRefusedError):

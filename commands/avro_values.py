@@ -8,8 +8,8 @@ infinities are the texts "NaN", "Infinity", "-Infinity". A value of a union is t
 specification of Avro 1.12 (avro.apache.org). A content is read with the schema of its writer; there is no
 reader's schema.
 
-Not fastavro, which tests compare with: a message of a few bytes takes all memory there, and one of many
-levels ends the process (findings/fastavro-no-bounds.sh). Messages are of people whom nobody knows.
+Not fastavro, which tests compare with: it has no bounds for the size and the depth of a message, and messages
+are of people whom nobody knows.
 """
 
 import base64

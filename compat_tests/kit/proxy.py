@@ -90,10 +90,12 @@ class Link:
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def cut(self) -> None:
-        self.is_cut = True
         for one in (self.client, self.server):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
+        # Not before: another thread that wants it cut would go on, and bytes behind those that it has lost
+        # would still pass.
+        self.is_cut = True
 
     def close(self) -> None:
         for one in (self.client, self.server):

@@ -124,7 +124,7 @@ def test_what_could_never_fire_is_refused(tmp_path):
     with odradek.Broker() as broker:
         for arguments, sentence in (
             ({"disk_error": "EBUSY", "directory": tmp_path}, "disk_error is ENOSPC or EIO, not 'EBUSY'"),
-            ({"disk_error": "EIO", "directory": tmp_path}, f"{str(tmp_path)!r} is no data directory"),
+            ({"disk_error": "EIO", "directory": tmp_path}, f"{str(tmp_path)!r} is not a data directory"),
             ({"disk_error": "EIO", "topic": "t"}, "disk_error needs a directory, or a topic and a partition"),
             (
                 {"disk_error": "EIO", "topic": "t", "partition": 7},

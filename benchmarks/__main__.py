@@ -102,7 +102,7 @@ PARTS = {
     "console": Part(
         "the web console: first page, search, p99 of produces beside it", 4, alone(console.measure)
     ),
-    "kit-cost": Part("what the test kit costs a request", 1, alone(kit_cost.measure)),
+    "kit-cost": Part("what the test kit costs a request", 3, alone(kit_cost.measure)),
     "clock": Part("how long a day of the test kit's clock takes", 1, alone(clock.measure)),
     "partitions": Part(
         "up to 10,000 partitions: start, stop, memory, open files, kills", 9, alone(partitions.measure)

@@ -368,7 +368,11 @@ SUITES = {
     "kit-rounds": Suite([pytest("-n", "8", *KIT)] * KIT_ROUNDS, ours_alone=True),
     # Chromium shows pages of the console; files share a broker with 1,000 topics.
     "console": Suite(
-        [pytest(*SPREAD, "-m", "not deep", "tests/console"), pytest("compat_tests/console")], python="console"
+        [
+            pytest(*SPREAD, "-m", "not deep", "tests/console"),
+            pytest("-n", "2", "--dist", "loadfile", "compat_tests/console"),
+        ],
+        python="console",
     ),
     # Prometheus reads brokers, then answers what boards and alerts ask.
     "monitoring": Suite([pytest("compat_tests/monitoring")]),

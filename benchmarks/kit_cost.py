@@ -29,7 +29,8 @@ def measure(run: Run) -> Section:
     section.notes = [
         f"CPU time of one broker for a request, {CONNECTIONS} connections with one request in flight each: "
         f"the median of {rounds} rounds of turns of {requests:,} requests, without faults, with a fault of "
-        "another API and without once more, each turn the first as often. `by chance` is the same difference "
+        "another API and without once more; each kind of turn is the first in a third of the "
+        "rounds. `by chance` is the same difference "
         f"between the two turns without. At most {EXTRA_NS_MAX:g} ns more is the target."
     ]
     with children(run, {PLAIN: Setup()}) as started, ExitStack() as ending:

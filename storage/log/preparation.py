@@ -25,6 +25,7 @@ from odradek.wire.records import set_log_append_time, set_max_timestamp, verify_
 
 LEGACY_MESSAGE_BYTES_MIN = 14
 RULES_SHARED_MAX = 64
+"""Different rules that are kept: as many as topics have different settings, as a rule a few."""
 
 
 class Batch(NamedTuple):
